@@ -23,7 +23,7 @@ from typing import Any
 
 from relational.chunk import StreamChunk
 from stream.executor.base import CHUNK_BYTES, Executor, ExecutorInfo, aligned, next_of
-from stream.message import PAUSE, WAIT, Barrier, Message, Watermark
+from stream.message import PAUSE, WAIT, Barrier, GroupStates, Message, Watermark
 from stream.runtime.barrier_forecast import BarrierForecast
 from stream.runtime.channel import LINGER_BYTES, LINGER_ROWS, Channel
 from stream.runtime.debloat import BufferDebloater
@@ -68,11 +68,11 @@ class MergeExecutor(Executor):
                 elif isinstance(message, Watermark):
                     self._watermarks.setdefault(message.column, {})[channel] = message.value
                     moved.add(message.column)
-                elif isinstance(message, StreamChunk):
-                    chunk = self._joined(message, channel)
+                elif isinstance(message, (StreamChunk, GroupStates)):
+                    rows = self._joined(message, channel) if isinstance(message, StreamChunk) else message
                     self._debloater.begin()
-                    yield chunk
-                    self._debloater.end(chunk.visible_rows)
+                    yield rows
+                    self._debloater.end(rows.visible_rows)
                     yield PAUSE
                 else:
                     yield message

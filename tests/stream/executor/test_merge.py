@@ -1,4 +1,5 @@
 import random
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -9,8 +10,9 @@ from relational.types import Schema
 from stream.errors import ChannelClosed, InconsistentStream
 from stream.executor.base import ExecutorInfo
 from stream.executor.merge import MergeExecutor
-from stream.message import PAUSE, WAIT, Barrier, Wait, Watermark
+from stream.message import PAUSE, WAIT, Barrier, GroupStates, Wait, Watermark
 from stream.runtime.channel import LINGER_ROWS, Channel
+from stream.runtime.debloat import FIRST_ROWS, LEAST_ROWS, QUEUED_SECONDS
 from tests.support.drivers.seeds import run_seed
 from tests.support.drivers.stream_driver import barrier, unpaused, until_barrier
 
@@ -68,6 +70,18 @@ def test_a_quick_sender_does_not_starve_the_others():
     slow.send(chunk(1, 0))
     messages = unpaused(MergeExecutor(INFO, [quick, slow], 1).execute())
     assert [next(iter(next(messages).rows()))[0] for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.parametrize("as_message", [lambda rows: rows, lambda rows: GroupStates(rows, (0, 1))],
+                         ids=["rows", "states of groups"])
+def test_less_is_queued_for_a_slow_receiver_whatever_comes(as_message):
+    channel = Channel(1 << 20)
+    messages = MergeExecutor(INFO, [channel], ROWS).execute()
+    assert next(messages) == WAIT and channel.limit_rows == FIRST_ROWS
+    channel.send(as_message(StreamChunk.from_rows(SCHEMA, [(0, (0, number)) for number in range(LEAST_ROWS)])))
+    assert next(messages).visible_rows == LEAST_ROWS
+    time.sleep(QUEUED_SECONDS)
+    assert next(messages) == PAUSE and channel.limit_rows == LEAST_ROWS
 
 
 def test_hidden_rows_are_dropped_unless_chunks_pass_as_they_are():
