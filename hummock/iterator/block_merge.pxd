@@ -60,7 +60,7 @@ cdef class BlockMerge:
     cdef int plan(self) except -1 nogil                     # the next round
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
     cdef void set_shares(self) noexcept nogil
-    cdef bint choose(self, const KeyPrefix128* limit) except -1 nogil   # known rows of key prefixes up to `limit`;
+    cdef bint choose(self, const KeyPrefix128* limit) noexcept nogil    # known rows of key prefixes up to `limit`;
     # whether all of these are equal
     cdef Py_ssize_t rows_up_to(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
     cdef bint drop_above(self) noexcept nogil       # rows of heads above the least one of a last known row; whether

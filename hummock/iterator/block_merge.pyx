@@ -166,7 +166,7 @@ cdef class BlockMerge:
         return 0
 
     cdef void set_shares(self) noexcept nogil:
-        """Has of each window as many rows known, in proportion, as it had in the last rounds."""
+        """Rows to know of each window, in proportion to those that it has returned since this was last set."""
         cdef Py_ssize_t at, rows = max(ROUND_ROWS, FEWEST_ROWS * self.live)
         cdef Window* window
         for at in range(self.live):
@@ -220,7 +220,7 @@ cdef class BlockMerge:
         self.live = 0
         return 0
 
-    cdef bint choose(self, const KeyPrefix128* limit) except -1 nogil:
+    cdef bint choose(self, const KeyPrefix128* limit) noexcept nogil:
         cdef Py_ssize_t at, row, rows
         cdef KeyPrefix128 first, differ = KeyPrefix128(0, 0)
         cdef Window* window

@@ -2,9 +2,8 @@
 
 A writer fills a temporary file, syncs it, publishes it atomically and syncs the directory: `rename` if it may replace,
 `link` if it must not. A process killed in between leaves only a file under `.temporary/`, which listings omit and a
-later opening removes. Large writes bypass the page cache if the file system allows it: allocating a page costs more
-than the write, and most files are read much later or never. A scratch object is published without a sync and stays in
-the page cache: if removed soon, it never reaches the disk.
+later opening removes. Writes go through the page cache. A scratch object is published without a sync: if removed soon,
+it never reaches the disk.
 """
 
 from __future__ import annotations
