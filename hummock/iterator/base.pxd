@@ -84,7 +84,8 @@ cdef extern from * nogil:
 
 
 cdef inline bint same_user_key(const Entry* a, const Entry* b) noexcept nogil:
-    """Keys that follow each other mostly differ in their last bytes, which are compared first."""
+    """Whether both have the same user key. Keys that follow each other mostly differ in their last bytes, which are
+    compared first."""
     cdef Py_ssize_t size = a.user_key.size
     if a.high != b.high or a.low != b.low or size != b.user_key.size:
         return False

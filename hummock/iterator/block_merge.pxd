@@ -32,13 +32,13 @@ cdef class BlockMerge:
     cdef Py_ssize_t live                # number of those
     cdef Py_ssize_t wanted              # rows of a window in its first rounds
     cdef Py_ssize_t returned            # rows of all windows since their `wanted` was set
-    cdef Py_ssize_t stride              # key prefixes per window, and SPARE_KNOWN
+    cdef Py_ssize_t stride              # room for key prefixes per window, SPARE_KNOWN included
     cdef KeyPrefix128* key_prefixes     # `stride` per window; owned, like all below
     cdef Item* items                    # of the round: sorted runs while merging, then in order
     cdef Item* others                   # merge target, swapped with `items`
     cdef Py_ssize_t* bounds             # of the runs within `items`
     cdef Py_ssize_t runs
-    cdef uint8_t* memory                # holds the four arrays above
+    cdef uint8_t* memory                # holds the five arrays above
     cdef Py_ssize_t memory_bytes
     cdef Py_ssize_t count               # items of the round
     cdef Py_ssize_t at                  # items returned
@@ -57,9 +57,10 @@ cdef class BlockMerge:
     cdef int leave(self) except -1 nogil                    # moves the children past all rows that were returned
 
     cdef int make_keys_room(self) except -1 nogil
-    cdef int plan(self) except -1 nogil                     # the next round
+    cdef void plan(self) noexcept nogil                     # the next round
     cdef int finish_round(self) except -1 nogil             # moves windows and children past the returned entries
-    cdef void set_shares(self) noexcept nogil
+    cdef void set_shares(self) noexcept nogil       # rows to know of each window, in proportion to those that it has
+    # returned since this was last set, half of it at a time
     cdef bint choose(self, const KeyPrefix128* limit) noexcept nogil    # known rows of key prefixes up to `limit`;
     # whether all of these are equal
     cdef Py_ssize_t rows_up_to(self, const Window* window, const KeyPrefix128* limit) noexcept nogil
@@ -68,7 +69,8 @@ cdef class BlockMerge:
     cdef bint is_last_known(self, const Item* item) noexcept nogil      # row of its window
     cdef Py_ssize_t end_of_heads(self, Py_ssize_t first, Py_ssize_t end, uint64_t limit) noexcept nogil
     # the first of items[first : end], which are sorted, whose head is above `limit`
-    cdef void cut(self) noexcept nogil      # ends the round behind the first last known row; counts the windows' rows
+    cdef void cut(self) noexcept nogil      # ends the round behind the first row that is the last known one of its
+    # window; sets the rows of each window in it
     cdef void sort(self, Py_ssize_t first, Py_ssize_t end, bint by_key) noexcept nogil
     cdef void merge(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil
     cdef void merge_by_key(self, Py_ssize_t first, Py_ssize_t middle, Py_ssize_t end) noexcept nogil

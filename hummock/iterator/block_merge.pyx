@@ -31,13 +31,14 @@ from hummock.iterator.key_prefix128 cimport (
     put_key_prefix, suffix_of, word_of,
 )
 
-cdef Py_ssize_t ROUND_ROWS = 512        # about, whatever the number of children
-cdef Py_ssize_t FEWEST_ROWS = 16        # the same, per child
-cdef Py_ssize_t MOST_KNOWN = 256        # rows per window in a round, ...
+cdef Py_ssize_t ROUND_ROWS = 512        # about: rows that are known of all children together
+cdef Py_ssize_t FEWEST_ROWS = 16        # the same per child, if there are many
+cdef Py_ssize_t MOST_KNOWN = 256        # of a child
 cdef Py_ssize_t LEAST_KNOWN = 4
-cdef Py_ssize_t KNOWN_SHARE = 16        # ... and so many times as many as if all had the same
-cdef Py_ssize_t SPARE_KNOWN = 4         # a cache line: windows would begin in the same set of the cache
-cdef Py_ssize_t COUNTED_ROUNDS = 2      # of ROUND_ROWS, after which the windows' shares are set anew
+cdef Py_ssize_t KNOWN_SHARE = 16        # a child has at most so many times as many as if all had the same
+cdef Py_ssize_t SPARE_KNOWN = 4         # a cache line, since windows would begin in the same set of the cache
+cdef Py_ssize_t COUNTED_ROWS = 1024     # returned before the shares of the children are set anew
+cdef Py_ssize_t COUNTED_PER_CHILD = 64  # the same, if there are many
 cdef Py_ssize_t LONE_ROUNDS = 8
 cdef Py_ssize_t KEYS_BYTES = 64 << 10   # of user keys assembled at once, unless one of them is longer
 cdef Py_ssize_t LINE_BYTES = 64
@@ -65,16 +66,16 @@ cdef class BlockMerge:
         return True
 
     cdef int begin(self, Py_ssize_t count) except -1 nogil:
-        cdef Py_ssize_t rows, wanted
+        cdef Py_ssize_t rows, size
         self.live = self.count = self.at = self.lone_rounds = self.returned = 0
         self.wanted = min(max(ROUND_ROWS // max(count, 1), FEWEST_ROWS), MOST_KNOWN)
         self.stride = min(max(KNOWN_SHARE * ROUND_ROWS // max(count, 1), FEWEST_ROWS), MOST_KNOWN) + SPARE_KNOWN
         rows = self.stride * count
-        wanted = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
-                  + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
-        if wanted > self.memory_bytes:
+        size = (<Py_ssize_t>sizeof(Window) * count + <Py_ssize_t>(sizeof(KeyPrefix128) + 2 * sizeof(Item)) * rows
+                + <Py_ssize_t>sizeof(Py_ssize_t) * (count + 1))
+        if size > self.memory_bytes:
             pool_release(self.memory, self.memory_bytes)
-            self.memory_bytes = pool_capacity(wanted)
+            self.memory_bytes = pool_capacity(size)
             self.memory = pool_acquire(self.memory_bytes)
             if self.memory == NULL:
                 self.memory_bytes = 0
@@ -161,43 +162,43 @@ cdef class BlockMerge:
                 self.windows[left] = window[0]
             left += 1
         self.live = left
-        if self.returned >= COUNTED_ROUNDS * ROUND_ROWS:
+        if self.returned >= max(COUNTED_ROWS, COUNTED_PER_CHILD * self.live):
             self.set_shares()
         return 0
 
     cdef void set_shares(self) noexcept nogil:
-        """Rows to know of each window, in proportion to those that it has returned since this was last set."""
-        cdef Py_ssize_t at, rows = max(ROUND_ROWS, FEWEST_ROWS * self.live)
+        cdef Py_ssize_t at, share, rows = max(ROUND_ROWS, FEWEST_ROWS * self.live)
         cdef Window* window
         for at in range(self.live):
             window = &self.windows[at]
-            window.wanted = min(max(window.returned * rows // self.returned, LEAST_KNOWN), self.stride - SPARE_KNOWN)
+            share = window.returned * rows // self.returned
+            window.wanted = min(max((window.wanted + share + 1) // 2, LEAST_KNOWN), self.stride - SPARE_KNOWN)
             window.returned = 0
         self.returned = 0
 
-    cdef int plan(self) except -1 nogil:
-        cdef Py_ssize_t at, last, offset = -8
+    cdef void plan(self) noexcept nogil:
+        cdef Py_ssize_t at, known, common, offset = -8      # of the heads; -8: they are of the key prefixes
         cdef int level = 0
         cdef Window* window
         cdef KeyPrefix128 limit = KeyPrefix128(0, 0)
         cdef bint are_tied
         if self.live == 0:
-            return 0
+            return
         for at in range(self.live):
             window = &self.windows[at]
-            last = min(window.span.end - window.span.row, window.wanted)
-            if window.known < last:
-                fetch_ahead(&window.span, window.span.row + window.known, window.span.row + last)
-                fill_key_prefixes(&window.span, window.prefix, window.known, last, window.key_prefixes)
-                window.known = last
+            known = min(window.span.end - window.span.row, window.wanted)
+            if window.known < known:
+                fetch_ahead(&window.span, window.span.row + window.known, window.span.row + known)
+                fill_key_prefixes(&window.span, window.prefix, window.known, known, window.key_prefixes)
+                window.known = known
             if at == 0 or is_less(&window.key_prefixes[window.known - 1], &limit):
                 limit = window.key_prefixes[window.known - 1]
         are_tied = self.choose(&limit)
         while are_tied and self.runs > 1 and level < MOST_LEVELS:
-            last = self.common_bytes()
-            if last < offset + 8:       # keys of which one goes on with zeros where the other ends
+            common = self.common_bytes()
+            if common < offset + 8:     # keys of which one goes on with zeros where the other ends
                 break
-            offset = last
+            offset = common
             self.set_heads(offset)
             are_tied = self.drop_above()
             level += 1
@@ -207,7 +208,6 @@ cdef class BlockMerge:
             self.sort(0, self.count, False)
             self.order_ties(0, self.count, offset, level)
         self.cut()
-        return 0
 
     cdef bint prefers_spans(self) noexcept nogil:
         return self.at == self.count and self.lone_rounds >= LONE_ROUNDS

@@ -12,6 +12,7 @@ from types import FrameType
 import click
 from rich.console import Console
 
+from hummock.base.process import freeze_objects
 from hummock.errors import HummockError
 from relational.errors import RelationalError
 from stream.cli.engine import engine_on
@@ -53,6 +54,7 @@ def stream(
     engine committed it. SIGINT and SIGTERM end it after a last commit.
     """
     console = new_console()
+    freeze_objects()
     try:
         with engine_on(master, f"hummock stream {url}") as spark, connect(
             url, meta=meta, engine=spark, take_over=take_over, barrier_interval_ms=barrier_interval_ms,

@@ -13,7 +13,7 @@ what a receiver does once per chunk should not multiply with the number of recei
 the channel are joined in any case.
 
 How many rows wait in the channels, and are joined, depends on the time that the executors above take for a row, and on
-the time until the next barrier.
+the time until the next barrier. Of states of groups the groups count.
 """
 
 from __future__ import annotations

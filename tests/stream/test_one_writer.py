@@ -163,9 +163,10 @@ def test_a_reader_neither_creates_nor_takes_over(url, options):
         stream.connect(url, role="reader", **options)
 
 
-def test_the_command_that_keeps_the_jobs_asks_before_it_takes_over(url, child):
+def test_the_command_that_keeps_the_jobs_asks_before_it_takes_over(url, child, monkeypatch):
     from click.testing import CliRunner
 
+    monkeypatch.setattr("stream.cli.stream.freeze_objects", lambda: None)
     refused = CliRunner().invoke(main, ["stream", "--store", url, "--seconds", "0.1"])
     assert refused.exit_code == 1 and f"process {child.pid}" in refused.output and child.poll() is None
     taken = CliRunner().invoke(main, ["stream", "--store", url, "--seconds", "0.1", "--take-over"])

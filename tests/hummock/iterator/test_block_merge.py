@@ -127,6 +127,18 @@ def test_runs_of_which_one_has_nearly_all_rows():
     assert found == keys
 
 
+def test_runs_that_take_turns_in_having_most_rows():
+    keys = [b"q" * 20 + b"%06d" % number for number in range(20_000)]
+    rng = random.Random(11)
+    runs = [[] for _ in range(7)]
+    for number, key in enumerate(keys):
+        leader = number // 1_500 % 7
+        runs[leader if rng.random() < 0.97 else rng.randrange(7)].append((key, 1 << 16, b"%d" % number))
+    merge = EntryCollector(MergeIterator([iterator_of(run) for run in runs]))
+    found = [entry for batch in iter(merge.next_batch, None) for entry in zip(batch[0], batch[1], strict=True)]
+    assert found == [(key, b"%d" % number) for number, key in enumerate(keys)]
+
+
 def test_keys_that_differ_at_more_depths_than_are_followed():
     keys = [b"q" * (8 * depth) + bytes([at]) for depth in range(70, 0, -1) for at in (1, 2, 3)]
     runs = [sorted((key, 1 << 16, b"") for key in keys[start::2]) for start in (0, 1)]

@@ -1,3 +1,4 @@
+import gc
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def hummock(monkeypatch):
         assert prepared
         return result
 
-    return run
+    yield run
+    gc.unfreeze()
 
 
 def test_statements_of_the_command_line_are_run_and_printed(hummock, url):
@@ -135,6 +137,13 @@ def test_functions_of_the_store_run_if_they_are_allowed(hummock, url):
         assert refused.exit_code == 1 and "allow_user_functions" in refused.output
         assert hummock(*command, "--allow-user-functions").exit_code == 0
     assert "42" in hummock("sql", url, "--allow-user-functions", "-c", "SELECT b FROM v").output
+
+
+def test_the_command_that_keeps_the_jobs_exempts_objects_of_its_start_from_collections(hummock, url):
+    hummock("sql", url, "--create", "-c", "CREATE TABLE t (a INT)")
+    gc.unfreeze()
+    assert hummock("stream", "--store", url, "--seconds", "0.1").exit_code == 0
+    assert gc.get_freeze_count() > 10_000, "those of modules"
 
 
 def test_an_older_copy_is_refused_until_it_is_accepted(hummock, url, tmp_path):
