@@ -19,16 +19,16 @@ their cache misses overlap.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from hummock.base.key cimport Slice, copy_bytes, head_of
+from hummock.base.key cimport Slice, copy_bytes
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.buffer_pool cimport pool_acquire, pool_capacity, pool_release
 from hummock.iterator.base cimport Entry, HummockIterator, Span
 from hummock.iterator.joined_key cimport (
-    JoinedKey, compare_joined, joined_head, joined_key_of, joined_shared_size, size_of,
+    JoinedKey, compare_joined, joined_head, joined_key_of, joined_shared_size, size_of, suffix_head,
 )
 from hummock.iterator.key_prefix128 cimport (
     KEY_PREFIX_BYTES, KeyPrefix128, fill_key_prefixes, head_behind, is_equal, is_less, key_prefix_of, leading_zeros,
-    put_key_prefix, suffix_of, word_of,
+    put_key_prefix, suffix_of,
 )
 
 cdef Py_ssize_t ROUND_ROWS = 512        # about: rows that are known of all children together
@@ -447,16 +447,10 @@ cdef class BlockMerge:
             at = self.bounds[run]
             span = &self.windows[self.items[at].window_row >> 32].span
             row = span.row + <uint32_t>self.items[at].window_row
-            skip = offset - span.prefix.size
+            skip, key.prefix = offset - span.prefix.size, span.prefix
             for at in range(self.bounds[run], self.bounds[run + 1]):
-                if skip < 0:
-                    key = joined_key_of(span, row)
-                    self.items[at].head = joined_head(&key, offset)
-                else:
-                    key.suffix = suffix_of(span, row)
-                    self.items[at].head = (
-                        word_of(key.suffix.data + skip, key.suffix.size - skip) if span.prefix.size > 0
-                        else head_of(key.suffix.data + skip, key.suffix.size - skip))
+                key.suffix = suffix_of(span, row)
+                self.items[at].head = joined_head(&key, offset) if skip < 0 else suffix_head(&key, skip)
                 row += 1
 
     cdef JoinedKey key_of(self, const Item* item) noexcept nogil:
