@@ -109,8 +109,7 @@ def test_an_example_runs_and_gives_what_its_comments_state(
         orders.insert([(1, "EUROPE", 30), (2, "ASIA", 5), (3, "EUROPE", 12)])
         db.flush()
         names = names_of_examples(db, orders)
-        known = set(names)
         exec(compile(Stating(example).visit(ast.parse(example)), "example", "exec"), names)
-        for name in names.keys() - known:
-            if isinstance(names[name], stream.ReaderSession):
-                names[name].close()
+        for value in names.values():
+            if isinstance(value, stream.ReaderSession) and value is not db:
+                value.close()
