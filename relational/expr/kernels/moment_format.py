@@ -15,7 +15,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relational.expr.eval_context import EvalContext, Value
+from relational.expr.eval_context import Attempt, EvalContext, Value
 from relational.expr.kernels.calendar import make_date, make_timestamp, micros_of, moment_of
 from relational.expr.kernels.per_value import NoValue, per_value
 from relational.types.data_type import DataType
@@ -89,12 +89,27 @@ _HALVES = ("am", "pm", "a.m.", "p.m.")
 
 
 def moment_texts(evaluation: EvalContext, args: list[Value], result: DataType) -> Value:
-    """to_char of timestamps. They are cut off at what the template shows: a chunk has few days, and few minutes."""
+    """to_char of timestamps. They are cut off at what the template shows: a chunk has few days, and few minutes, mostly
+    one, whose text is a constant."""
     moments, template = args
     if isinstance(moments, pa.Array) and isinstance(template, pa.Scalar) and template.is_valid:
         unit = _finest_unit(template.as_py())
-        moments = pc.floor_temporal(moments, unit=unit) if unit is not None else moments
+        if unit is not None:
+            only, one = _only(moments, unit), Attempt(1)
+            text = None if only is None else _MOMENT_TEXTS(one, [pa.repeat(only, 1), template], result)
+            if text is not None and not one.failures:
+                return text[0]
+            moments = pc.floor_temporal(moments, unit=unit)
     return _MOMENT_TEXTS(evaluation, [moments, template], result)
+
+
+def _only(moments: pa.Array, unit: str) -> pa.Scalar | None:
+    """What all of the moments are if they are cut off at a unit; None if they differ, or one is NULL."""
+    if moments.null_count:
+        return None
+    bounds = pc.min_max(moments)
+    least, greatest = (pc.floor_temporal(bounds[name], unit=unit) for name in ("min", "max"))
+    return least if least.equals(greatest) else None
 
 
 def _finest_unit(template: str) -> str | None:

@@ -6,7 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import stream
+from relational.chunk import Column, DataChunk
+from relational.expr.eval import evaluate
+from relational.expr.expression import Call, InputRef, Literal
 from relational.expr.kernels.moment_format import moment_text
+from relational.types import DataType
 from tests.support.drivers.seeds import run_seed
 
 TEMPLATES = (
@@ -38,3 +42,19 @@ def test_a_column_gives_what_its_values_give(db, template):
     for row in rows:
         given = row["a"] and (moment_text(row["a"], template), moment_text(row["a"].replace(tzinfo=UTC), template))
         assert (row["x"], row["y"]) == (given or (None, None))
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("unit", ["second", "minute", "hour", "day"])
+def test_a_column_within_one_unit_gives_what_its_values_give(template, unit):
+    rng = random.Random(run_seed())
+    spans = {"second": 10**6, "minute": 60 * 10**6, "hour": 3_600 * 10**6, "day": 86_400 * 10**6}
+    start, span = datetime(2015, 7, 15), spans[unit]
+    first = rng.randrange(86_400 * 10**6 // span) * span
+    moments = [start + timedelta(microseconds=first + rng.randrange(span)) for _ in range(50)]
+    for values in (moments, [*moments, None], [*moments, start + timedelta(microseconds=first + span)]):
+        for zone, data_type in ((None, DataType.TIMESTAMP), (UTC, DataType.TIMESTAMPTZ)):
+            given = [value and value.replace(tzinfo=zone) for value in values]
+            call = Call("to_char", (InputRef(0, data_type), Literal(template, DataType.VARCHAR)), DataType.VARCHAR)
+            found = evaluate(call, DataChunk([Column.from_pylist(given, data_type)], capacity=len(given)))
+            assert found.array.to_pylist() == [value and moment_text(value, template) for value in given]
