@@ -2,8 +2,8 @@
 
 Keys that are sorted together share a prefix (one table, few vnodes, small numbers), so most of their leading bytes are
 equal. The first 16 bytes of each key are kept with its row. A radix sort, from the most significant bits down, looks
-only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: where three
-or more are, they are sorted by their next 16 bytes in the same way.
+only at bits in which some keys differ. The keys themselves are read only where those 16 bytes are equal: three or more
+such keys are sorted in the same way by the 16 bytes behind all that they have in common.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hummock.base.key cimport Slice, compare_bytes
+from hummock.base.key cimport Slice, compare_bytes, shared_size
 from hummock.base.prefetch cimport prefetch
 from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
@@ -20,7 +20,7 @@ cdef extern from * nogil:
     int __builtin_clzll(unsigned long long) noexcept
 
 cdef enum:
-    DEEPEST = 256           # bytes of equal keys that are sorted by prefixes; behind them they are compared
+    DEEPEST = 256           # bytes of keys, behind which they are compared
     INSERTION_ROWS = 24     # below this many rows insertion sort is faster than counting
     DEEPER_ROWS = 3         # below this many rows with equal prefixes keys are compared
     CACHED_ROWS = 8192      # up to this many items and their copies stay in the cache
@@ -85,19 +85,25 @@ cdef void sort_items(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySour
 
 cdef bint sort_deeper(KeyItem* items, KeyItem* scratch, Py_ssize_t count, KeySource keys, void* owner,
                       Py_ssize_t skip) noexcept nogil:
-    """Sorts items of equal prefixes by the next bytes of their keys, and gives them their prefixes back. False, with
-    nothing done, for two items, behind DEEPEST bytes, and where a key ends before these bytes.
+    """Sorts items of equal prefixes by the bytes of their keys behind all that these have in common, and gives them
+    their prefixes back. False, with nothing done, for two items, behind DEEPEST bytes, and where a key ends within the
+    prefix.
     """
     cdef uint64_t high = items[0].high, low = items[0].low
-    cdef Py_ssize_t row, behind = skip + ITEM_BYTES
-    cdef bint is_long = count >= DEEPER_ROWS and behind <= DEEPEST
-    cdef Slice key
-    for row in range(count if is_long else 0):
-        key = keys(owner, items[row].row)
-        is_long = is_long and key.size >= behind
-        prefetch(key.data + min(behind, key.size))
-    if not is_long:
+    cdef Py_ssize_t row, behind = skip + ITEM_BYTES, common = DEEPEST - behind
+    cdef Slice first, key
+    if count < DEEPER_ROWS or common < 0:
         return False
+    for row in range(count):
+        key = keys(owner, items[row].row)
+        common = min(common, key.size - behind)
+        prefetch(key.data + min(behind, key.size))
+    if common < 0:
+        return False
+    first = keys(owner, items[0].row)
+    for row in range(1, count):
+        common = shared_size(first.data + behind, keys(owner, items[row].row).data + behind, common)
+    behind += common
     for row in range(count):
         items[row] = item_of(keys(owner, items[row].row), behind, items[row].row)
     sort_items(items, scratch, count, keys, owner, behind)
