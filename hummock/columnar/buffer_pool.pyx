@@ -1,9 +1,9 @@
 """A pool of reusable buffers by size class, and ByteBuffer, a growable byte string.
 
 The pool keeps freed buffers in one list per size class (four classes per power of two) up to a total limit, at which it
-frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own,
-which grow without a copy. The pool is safe from any thread with or without the GIL, so that an Arrow release callback
-may return memory on any thread.
+frees buffers of other classes first; sizes outside its classes are not kept. Large buffers are huge pages of their own.
+They grow into one that is kept, whose pages were touched before, or else by moving their pages, without a copy. The
+pool is safe from any thread with or without the GIL, so that an Arrow release callback may return memory on any thread.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -142,10 +142,10 @@ cdef uint8_t* pool_grow(uint8_t* memory, Py_ssize_t size, Py_ssize_t used, Py_ss
         return pool_acquire(new_size)
     if capacity == wanted:
         return memory
-    if capacity >= HUGE_PAGE_BYTES and can_move_pages and wanted > capacity:
-        return regrow(memory, capacity, wanted)
     if index >= 0:
         found = pop_kept(index)
+    if found == NULL and capacity >= HUGE_PAGE_BYTES and can_move_pages and wanted > capacity:
+        return regrow(memory, capacity, wanted)
     if found == NULL and wanted < HUGE_PAGE_BYTES:
         return <uint8_t*>realloc(memory, <size_t>wanted)        # may remap pages instead of touching fresh ones
     if found == NULL:

@@ -62,6 +62,18 @@ def test_bytes_stay_while_memory_of_each_kind_grows_into_the_next(limited_pool):
         assert grown.to_bytes() == written
 
 
+def test_a_large_buffer_grows_into_one_that_is_kept(limited_pool):
+    limited_pool(0)
+    limited_pool(64 << 20)
+    ByteBuffer(16 << 20)
+    assert pool_kept_bytes() == 16 << 20
+    grown = ByteBuffer(8 << 20)
+    grown.write(b"a" * (8 << 20))
+    grown.write(b"b")
+    assert pool_kept_bytes() == 8 << 20
+    assert grown.to_bytes() == b"a" * (8 << 20) + b"b"
+
+
 def test_threads_take_and_give_at_once():
     failures = []
 
