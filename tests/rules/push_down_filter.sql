@@ -348,3 +348,79 @@ WITH RECURSIVE r(n) AS (SELECT a FROM pairs UNION SELECT n + v FROM r JOIN plain
 --               WorkingTable 0 (n)
 --             Filter (v > 1)
 --               Scan plain (v, w, _row_id)
+
+-- what an OR over both inputs of a join implies about each
+SELECT o.id FROM orders o JOIN plain p ON o.id = p.v WHERE (o.region = 'a' AND p.w = 'b') OR (o.region = 'b' AND p.w = 'a' AND o.amount > p.v)
+-- before
+--   Project id
+--     Filter (((region = 'a') AND (w = 'b')) OR ((region = 'b') AND (w = 'a') AND (amount > CAST(v AS NUMERIC(19, 0)))))
+--       Join inner on (id = CAST(v AS BIGINT))
+--         Scan orders (id, region, amount, at)
+--         Scan plain (v, w, _row_id)
+-- after
+--   Project id
+--     Join inner on ((id = CAST(v AS BIGINT)) AND (((region = 'a') AND (w = 'b')) OR ((region = 'b') AND (w = 'a') AND (amount > CAST(v AS NUMERIC(19, 0))))))
+--       Filter ((region = 'a') OR (region = 'b'))
+--         Scan orders (id, region, amount, at)
+--       Filter ((w = 'b') OR (w = 'a'))
+--         Scan plain (v, w, _row_id)
+
+-- the same terms once, and a term that all branches have before what they imply
+SELECT a.id, b.id FROM sales a JOIN sales b ON a.id = b.big AND ((a.amount = 1 AND a.kind = 'x' AND b.amount = 2) OR (b.amount = 2 AND a.kind = 'x' AND a.amount = 3)) WHERE a.kind = 'x'
+-- before
+--   Project id, id
+--     Filter (kind = 'x')
+--       Join inner on ((CAST(id AS BIGINT) = big) AND (((amount = 1) AND (kind = 'x') AND (amount = 2)) OR ((amount = 2) AND (kind = 'x') AND (amount = 3))))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join inner on ((CAST(id AS BIGINT) = big) AND (((amount = 1) AND (kind = 'x') AND (amount = 2)) OR ((amount = 2) AND (kind = 'x') AND (amount = 3))))
+--       Filter ((kind = 'x') AND ((amount = 1) OR (amount = 3)))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Filter (amount = 2)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- nothing, where a branch says nothing about an input, or a term may have no value
+SELECT a.id, b.id FROM sales a JOIN sales b ON a.id = b.big WHERE (a.amount = 1 AND 1 / b.weight = 2) OR (a.kind = b.kind AND b.weight = 3)
+-- before
+--   Project id, id
+--     Filter (((amount = 1) AND ((1.0 / weight) = 2.0)) OR ((kind = kind) AND (weight = 3.0)))
+--       Join inner on (CAST(id AS BIGINT) = big)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join inner on ((CAST(id AS BIGINT) = big) AND (((amount = 1) AND ((1.0 / weight) = 2.0)) OR ((kind = kind) AND (weight = 3.0))))
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- with rows without a partner below the other input alone
+SELECT a.id, b.id FROM sales a LEFT JOIN sales b ON a.id = b.big AND ((a.kind = 'x' AND b.kind = 'y') OR (a.kind = 'y' AND b.kind = 'x'))
+-- before
+--   Project id, id
+--     Join left on ((CAST(id AS BIGINT) = big) AND (((kind = 'x') AND (kind = 'y')) OR ((kind = 'y') AND (kind = 'x'))))
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Join left on ((CAST(id AS BIGINT) = big) AND (((kind = 'x') AND (kind = 'y')) OR ((kind = 'y') AND (kind = 'x'))))
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Filter ((kind = 'y') OR (kind = 'x'))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- above rows without a partner below the input that keeps them
+SELECT a.id, b.id FROM sales a LEFT JOIN sales b ON a.id = b.big WHERE (a.kind = 'x' AND b.kind = 'y') OR (a.kind = 'y' AND b.kind IS NULL)
+-- before
+--   Project id, id
+--     Filter (((kind = 'x') AND (kind = 'y')) OR ((kind = 'y') AND (kind IS NULL)))
+--       Join left on (CAST(id AS BIGINT) = big)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id, id
+--     Filter (((kind = 'x') AND (kind = 'y')) OR ((kind = 'y') AND (kind IS NULL)))
+--       Join left on (CAST(id AS BIGINT) = big)
+--         Filter ((kind = 'x') OR (kind = 'y'))
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)

@@ -55,8 +55,9 @@ class Filter(UnaryPlan):
         return Filter(child, remap(self.predicate, positions)), positions
 
     def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
-        """All terms together go on; the same filter again if none of them can."""
-        pushed = push(self.input, conjuncts(self.predicate) + terms)
+        """All terms together go on, each once; the same filter again if none of them can."""
+        own = conjuncts(self.predicate)
+        pushed = push(self.input, own + tuple(term for term in terms if term not in own))
         is_same = isinstance(pushed, Filter) and pushed.input is self.input and pushed.predicate == self.predicate
         return self if is_same else pushed
 

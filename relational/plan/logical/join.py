@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 
+from relational.expr.disjunctions import implied_terms
 from relational.expr.distance_bounds import DistanceBounds
 from relational.expr.expression import Expression, Literal, conjunction, conjuncts, input_columns, input_refs, remap
 from relational.plan.logical.equalities import Equality, equalities
@@ -228,8 +229,10 @@ class Join(LogicalPlan):
     def filtered(self, terms: tuple[Expression, ...], push: Push) -> LogicalPlan:
         """Of the condition, what concerns one side alone goes below that side, unless its rows are kept without a
         partner too. Of the terms above, what concerns one side alone goes below, unless that side may be NULL; what
-        concerns both joins the condition where no row is kept without a partner."""
+        concerns both joins the condition where no row is kept without a partner. What an OR over both implies about one
+        goes below in the same way, beside the OR."""
         width = len(self.left.schema)
+        of_right = range(width, width + len(self.right.schema))
         low_left: list[Expression] = []
         low_right: list[Expression] = []
         on: list[Expression] = []
@@ -242,19 +245,21 @@ class Join(LogicalPlan):
                 low_right.append(term)
             else:
                 on.append(term)
+                low_left += () if self.kind.keeps_left else implied_terms(term, range(width))
+                low_right += () if self.kind.keeps_right else implied_terms(term, of_right)
         for term in terms:
             side = _side_of(term, width)
             if side is _Side.LEFT and not self.kind.keeps_right:
                 low_left.append(term)
             elif side is _Side.RIGHT and not self.kind.keeps_left:
                 low_right.append(term)
-            elif side is _Side.BOTH and self.kind is JoinKind.INNER:
-                on.append(term)
             else:
-                above.append(term)
+                (on if side is _Side.BOTH and self.kind is JoinKind.INNER else above).append(term)
+                low_left += () if self.kind.keeps_right else implied_terms(term, range(width))
+                low_right += () if self.kind.keeps_left else implied_terms(term, of_right)
         moved = {width + column: column for column in range(len(self.right.schema))}
-        left = push(self.left, tuple(low_left))
-        right = push(self.right, tuple(remap(term, moved) for term in low_right))
+        left = push(self.left, tuple(dict.fromkeys(low_left)))
+        right = push(self.right, tuple(remap(term, moved) for term in dict.fromkeys(low_right)))
         if left is self.left and right is self.right and tuple(on) == self.terms:
             return where(self, tuple(above))
         condition = conjunction(tuple(on)) if on else None

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from relational.expr.disjunctions import factored
 from relational.expr.expression import (
     Call,
     Cast,
     Expression,
     InputRef,
     conjunction,
-    conjuncts,
     equality,
     input_columns,
     is_equality,
@@ -27,7 +27,6 @@ from relational.expr.expression import (
 from relational.plan.cardinality import Equated, JoinGraph, TableRows
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
-from relational.types.data_type import DataType
 
 
 def share_terms(plan: LogicalPlan) -> LogicalPlan:
@@ -65,22 +64,8 @@ def order_joins_by(rows: TableRows) -> Callable[[LogicalPlan], LogicalPlan]:
 def _shared(plan: LogicalPlan) -> LogicalPlan:
     if not isinstance(plan, Filter):
         return plan
-    predicate = transform(plan.predicate, _factored)
+    predicate = transform(plan.predicate, factored)
     return plan if predicate == plan.predicate else Filter(plan.input, predicate)
-
-
-def _factored(expression: Expression) -> Expression:
-    if not isinstance(expression, Call) or expression.function != "or":
-        return expression
-    branches = [conjuncts(arg) for arg in expression.args]
-    common = [term for term in dict.fromkeys(branches[0]) if all(term in branch for branch in branches[1:])]
-    if not common:
-        return expression
-    rests = [tuple(term for term in branch if term not in common) for branch in branches]
-    if not all(rests):
-        return conjunction(common)
-    either = Call("or", tuple(map(conjunction, rests)), DataType.BOOLEAN)
-    return conjunction([*common, either])
 
 
 def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
