@@ -46,11 +46,11 @@ def implied_terms(term: Expression, columns: Container[int]) -> tuple[Expression
 
 def _is_about(term: Expression, columns: Container[int]) -> bool:
     read = input_columns(term)
-    return bool(read) and all(column in columns for column in read) and _is_total(term)
+    return bool(read) and all(column in columns for column in read) and is_total(term)
 
 
-def _is_total(term: Expression) -> bool:
-    """Whether it has a value for every row, also for those that the rest of the condition would have kept from it."""
-    if isinstance(term, Call):
-        return term.function in _TOTAL and all(map(_is_total, term.args))
-    return isinstance(term, (InputRef, Literal))
+def is_total(expression: Expression) -> bool:
+    """Whether it is cheap and has a value for every row, so that it need not be confined to the rows that reach it."""
+    if isinstance(expression, Call):
+        return expression.function in _TOTAL and all(map(is_total, expression.args))
+    return isinstance(expression, (InputRef, Literal))

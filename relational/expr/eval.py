@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk, StreamChunk, mask_of
+from relational.expr.disjunctions import is_total
 from relational.expr.eval_context import (
     ErrorCounts,
     EvalContext,
@@ -28,15 +29,13 @@ from relational.expr.eval_context import (
     valid_rows,
 )
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.functions import COMPARISONS, kernel_of
+from relational.expr.functions import kernel_of
 from relational.expr.kernel_call import Compute, computed
 from relational.expr.kernels.casting import cast
 from relational.expr.user_call import UserCall, prepared_user_call
 from relational.types.data_type import DataType
 
 _Evaluate: TypeAlias = Callable[[EvalContext], Value]
-
-_TOTAL = frozenset((*COMPARISONS, "is_null", "is_not_null", "not", "and", "or"))
 
 
 class Evaluator:
@@ -173,21 +172,14 @@ def _boolean(term: _Evaluate, evaluation: EvalContext) -> pa.Array:
     return evaluation.column(term(evaluation))
 
 
-def _is_total(expression: Expression) -> bool:
-    """Whether it is cheap and has a value for every row, so that it need not be confined to the rows that reach it."""
-    if isinstance(expression, Call):
-        return expression.function in _TOTAL and all(map(_is_total, expression.args))
-    return isinstance(expression, (InputRef, Literal))
-
-
 def _conjunction(expression: Call) -> _Evaluate:
     """Kleene AND; a term is evaluated on rows where no earlier term was false."""
-    first, *terms = [(_prepared(arg), _is_total(arg)) for arg in expression.args]
+    first, *terms = [(_prepared(arg), is_total(arg)) for arg in expression.args]
 
     def evaluate_terms(evaluation: EvalContext) -> Value:
         result = _boolean(first[0], evaluation)
-        for term, is_total in terms:
-            reached = evaluation if is_total else evaluation.narrowed(booleans(result) | ~valid_rows(result))
+        for term, is_safe in terms:
+            reached = evaluation if is_safe else evaluation.narrowed(booleans(result) | ~valid_rows(result))
             result = pc.and_kleene(result, _boolean(term, reached))
         return result
 
@@ -196,12 +188,12 @@ def _conjunction(expression: Call) -> _Evaluate:
 
 def _disjunction(expression: Call) -> _Evaluate:
     """Kleene OR; a term is evaluated on rows where no earlier term was true."""
-    first, *terms = [(_prepared(arg), _is_total(arg)) for arg in expression.args]
+    first, *terms = [(_prepared(arg), is_total(arg)) for arg in expression.args]
 
     def evaluate_terms(evaluation: EvalContext) -> Value:
         result = _boolean(first[0], evaluation)
-        for term, is_total in terms:
-            reached = evaluation if is_total else evaluation.narrowed(~booleans(result))
+        for term, is_safe in terms:
+            reached = evaluation if is_safe else evaluation.narrowed(~booleans(result))
             result = pc.or_kleene(result, _boolean(term, reached))
         return result
 

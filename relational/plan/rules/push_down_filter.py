@@ -1,5 +1,6 @@
 """Moves filters towards the scan: below projections, sorts and unions, and below aggregations if they refer to groups
-only. Below a shared input go the conditions that all of its readers have.
+only. Below a join goes also what an OR over both of its inputs implies about one of them. Below a shared input go the
+conditions that all of its readers have.
 """
 
 from __future__ import annotations
