@@ -11,7 +11,19 @@ from typing import NamedTuple
 
 from relational.catalog.objects import TableCatalog
 from relational.expr.expression import Call, InputRef, Literal, conjuncts
-from relational.plan.logical import Aggregate, Filter, Join, JoinKind, Limit, LogicalPlan, Scan, TopN, Union, Values
+from relational.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    LogicalPlan,
+    Project,
+    Scan,
+    TopN,
+    Union,
+    Values,
+)
 from relational.plan.logical.node import UnaryPlan
 
 TableRows = Callable[[TableCatalog], float]
@@ -64,6 +76,13 @@ def _share(plan: Filter) -> float:
     for term in conjuncts(plan.predicate):
         share *= _SHARES.get(term.function, OTHER_SHARE) if isinstance(term, Call) else OTHER_SHARE
     return share
+
+
+def drops_most(plan: LogicalPlan) -> bool:
+    """Whether a plan is a filter that is expected to keep less than half of the rows."""
+    while isinstance(plan, Project):
+        plan = plan.input
+    return isinstance(plan, Filter) and not plan.has_state and _share(plan) < 0.5
 
 
 def base_rows(plan: LogicalPlan, rows: TableRows) -> float:

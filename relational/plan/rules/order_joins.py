@@ -2,14 +2,19 @@
 
     FROM a, b, c WHERE a.x = c.x AND b.y = c.y      (a join c) join b, instead of all pairs of a and b first
 
-The order is that of the query, except that an input which equals nothing in those before it waits for one that does.
-So a query that is joined by equalities already stays as it is. Terms that all branches of an OR share are terms of
-their own, which may be equalities: (p AND q) OR (p AND r) is p AND (q OR r), with NULL too.
+The order is that of the query, except that an input which equals nothing in those before it waits for one that does,
+and that selective inputs come early: those with a filter, or that lead to one, of which each row before them finds one
+row at most. So rows that a filter of a dimension drops are not kept by the joins behind it.
+
+    FROM a, b, c WHERE a.x = b.x AND a.y = c.key AND c.name = 'z'       (a join c) join b
+
+Terms that all branches of an OR share are terms of their own, which may be equalities: (p AND q) OR (p AND r) is
+p AND (q OR r), with NULL too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from relational.expr.disjunctions import factored
 from relational.expr.expression import (
@@ -24,7 +29,7 @@ from relational.expr.expression import (
     remap,
     transform,
 )
-from relational.plan.cardinality import Equated, JoinGraph, TableRows
+from relational.plan.cardinality import Equated, JoinGraph, TableRows, drops_most
 from relational.plan.descent import transformed
 from relational.plan.logical import Filter, Join, JoinKind, LogicalPlan, Project, only
 
@@ -35,7 +40,7 @@ def share_terms(plan: LogicalPlan) -> LogicalPlan:
 
 
 def order_joins(plan: LogicalPlan) -> LogicalPlan:
-    """The plan without joins of all pairs, where another order has equalities."""
+    """The plan without joins of all pairs, where another order has equalities, and with selective inputs first."""
     return transformed(plan, _ordered)
 
 
@@ -78,8 +83,9 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
         starts.append(starts[-1] + len(each.schema))
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
     if rows is None:
-        order = _order(len(inputs), owner, terms)
-        if _all_equated(plan) or order == list(range(len(inputs))):
+        order = _order(len(inputs), owner, terms, _Lookups(inputs, starts, owner, terms))
+        is_as_written = order == _order(len(inputs), owner, terms) and _all_equated(plan)
+        if is_as_written or order == list(range(len(inputs))):
             return plan
     else:
         graph = JoinGraph(inputs, starts, [pair for pair in map(_columns_equated, terms) if pair is not None], rows)
@@ -130,14 +136,57 @@ def _flattened(plan: LogicalPlan) -> tuple[list[LogicalPlan], list[Expression], 
     return [*left, *right], [*terms, *(remap(term, shifted) for term in more), *own], columns
 
 
-def _order(count: int, owner: Sequence[int], terms: Sequence[Expression]) -> list[int]:
-    """The inputs, each behind those that a term equates it with, if there is one."""
+class _Lookups:
+    """Which inputs have one row at most for each row of others, and which of them have a filter."""
+
+    def __init__(
+        self, inputs: Sequence[LogicalPlan], starts: Sequence[int], owner: Sequence[int], terms: Sequence[Expression]
+    ) -> None:
+        self._inputs, self._starts, self._owner = inputs, starts, owner
+        pairs = [pair for pair in map(_columns_equated, terms) if pair is not None]
+        self._pairs = [both for one, other, _ in pairs for both in ((one, other), (other, one))]
+        self._drops = list(map(drops_most, inputs))
+        known = [each.properties for each in inputs]
+        self._are_marked = any(each.watermarks for each in known)
+        self._ends_append_only = [not each.is_append_only and any(other.is_append_only for other in known)
+                                  for each in known]
+        numbers = range(len(inputs))
+        self._behind = [[each for each in numbers if each != at and self._is_unique(each, {at})] for at in numbers]
+
+    def is_selective(self, number: int, known: set[int], waiting: Collection[int]) -> bool:
+        """Whether each row of the inputs `known` finds one row of this one at most, which has a filter, or leads to one
+        of those that are `waiting` in the same way."""
+        if self._are_marked or self._ends_append_only[number] or not self._is_unique(number, known):
+            return False
+        seen, todo = {number}, [number]
+        while todo:
+            at = todo.pop()
+            if self._drops[at]:
+                return True
+            further = [each for each in self._behind[at] if each in waiting and each not in seen]
+            seen.update(further)
+            todo += further
+        return False
+
+    def _is_unique(self, number: int, known: set[int]) -> bool:
+        """Whether no two rows of an input are equal in the columns that are equated with those of `known`."""
+        columns = {one - self._starts[number] for one, other in self._pairs
+                   if self._owner[one] == number and self._owner[other] in known}
+        return bool(columns) and self._inputs[number].properties.is_unique(frozenset(columns))
+
+
+def _order(
+    count: int, owner: Sequence[int], terms: Sequence[Expression], lookups: _Lookups | None = None
+) -> list[int]:
+    """The inputs, each behind those that a term equates it with, if there is one; with `lookups` selective ones before
+    others."""
     edges = [pair for pair in (_equated(term, owner) for term in terms) if pair is not None]
     order, waiting = [0], list(range(1, count))
     while waiting:
         known = set(order)
-        linked = (each for each in waiting if any(_links(edge, each, known) for edge in edges))
-        following = next(linked, waiting[0])
+        linked = [each for each in waiting if any(_links(edge, each, known) for edge in edges)]
+        first = [each for each in linked if lookups is not None and lookups.is_selective(each, known, waiting)]
+        following = next(iter(first or linked or waiting))
         waiting.remove(following)
         order.append(following)
     return order
