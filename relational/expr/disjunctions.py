@@ -11,11 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from relational.expr.expression import Call, Expression, InputRef, Literal, conjunction, conjuncts, input_columns
+from relational.expr.expression import (
+    Call,
+    Expression,
+    InputRef,
+    Literal,
+    conjunction,
+    conjuncts,
+    input_columns,
+    transform,
+)
 from relational.expr.functions import COMPARISONS
 from relational.types.data_type import DataType
 
-_TOTAL = frozenset((*COMPARISONS, "is_null", "is_not_null", "in", "not", "and", "or"))
+MOST_BRANCHES = 16
+"""Of an OR that is evaluated once more for what it implies."""
+_TOTAL = frozenset((*COMPARISONS, "is_distinct", "is_not_distinct", "is_null", "is_not_null", "in", "in_list", "not",
+                    "and", "or"))
 
 
 def factored(expression: Expression) -> Expression:
@@ -34,14 +46,15 @@ def factored(expression: Expression) -> Expression:
 
 
 def implied_terms(term: Expression, columns: Container[int]) -> tuple[Expression, ...]:
-    """Terms over `columns` alone that are true where an OR is, and have a value for every row; none for other terms,
-    and where a branch says nothing about these columns."""
-    if not isinstance(term, Call) or term.function != "or":
+    """Terms over `columns` alone that are true where an OR is, each once and `factored`. They have a value for every
+    row. None for other terms, and where a branch says nothing about these columns."""
+    if not isinstance(term, Call) or term.function != "or" or len(term.args) > MOST_BRANCHES:
         return ()
     branches = [tuple(each for each in conjuncts(arg) if _is_about(each, columns)) for arg in term.args]
     if not all(branches):
         return ()
-    return conjuncts(factored(Call("or", tuple(map(conjunction, branches)), DataType.BOOLEAN)))
+    either = Call("or", tuple(map(conjunction, branches)), DataType.BOOLEAN)
+    return tuple(dict.fromkeys(conjuncts(transform(either, factored))))
 
 
 def _is_about(term: Expression, columns: Container[int]) -> bool:

@@ -7,10 +7,11 @@ values that are equated are distributed evenly over the values of a key among th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple
 
 from relational.catalog.objects import TableCatalog
-from relational.expr.expression import Call, InputRef, Literal, conjuncts
+from relational.expr.expression import Call, Expression, InputRef, Literal, conjuncts
 from relational.plan.logical import (
     Aggregate,
     Filter,
@@ -29,8 +30,10 @@ from relational.plan.logical.node import UnaryPlan
 TableRows = Callable[[TableCatalog], float]
 """The estimated rows of a stored table."""
 _SHARES = {"equal": 0.05, "is_not_distinct": 0.05, "is_null": 0.05, "like": 0.1, "in": 0.15, "in_list": 0.15,
-           "not_equal": 0.9}
+           "not_equal": 0.9, "is_distinct": 0.9, "is_not_null": 0.95}
 OTHER_SHARE = 0.35
+UNKNOWN_SHARE = 0.5
+"""Of a column of truth values."""
 GROUPS_SHARE = 0.2
 MOST_STARTS = 10
 """Inputs of joins up to which each of them is tried as the first one."""
@@ -72,10 +75,18 @@ def _share(plan: Filter) -> float:
     )
     if fixed and plan.input.properties.is_unique(fixed):
         return 0.0
-    share = 1.0
-    for term in conjuncts(plan.predicate):
-        share *= _SHARES.get(term.function, OTHER_SHARE) if isinstance(term, Call) else OTHER_SHARE
-    return share
+    return _share_of(plan.predicate)
+
+
+def _share_of(term: Expression) -> float:
+    """Of the rows for which a term is expected to be true."""
+    if not isinstance(term, Call):
+        return UNKNOWN_SHARE
+    if term.function == "and":
+        return prod(map(_share_of, term.args))
+    if term.function == "or":
+        return min(sum(map(_share_of, term.args)), 1.0)
+    return 1.0 - _share_of(term.args[0]) if term.function == "not" else _SHARES.get(term.function, OTHER_SHARE)
 
 
 def drops_most(plan: LogicalPlan) -> bool:

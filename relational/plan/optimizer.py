@@ -20,7 +20,7 @@ from relational.plan.rules.flag_filters import flag_filters
 from relational.plan.rules.group_extremes import group_extremes
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
 from relational.plan.rules.merge_projects import merge_projects
-from relational.plan.rules.order_joins import order_joins, share_terms
+from relational.plan.rules.order_joins import order_joins, order_lookups, share_terms
 from relational.plan.rules.own_extremes import own_extremes
 from relational.plan.rules.prune_columns import prune_columns
 from relational.plan.rules.push_down_filter import push_down_filter
@@ -62,7 +62,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     share_scans,
     share_terms,
     push_down_filter,
-    order_joins,
+    order_lookups,
     own_extremes,
     window_extremes,
     window_panes,
@@ -76,6 +76,9 @@ VIEW_RULES: tuple[Rule, ...] = (
     merge_projects,
 )
 """For a materialized view: every row is identifiable."""
+
+DELTA_VIEW_RULES: tuple[Rule, ...] = tuple(order_joins if rule is order_lookups else rule for rule in VIEW_RULES)
+"""For a materialized view with delta joins, of which the query says which tables are joined."""
 
 SINK_RULES: tuple[Rule, ...] = tuple(add_state_keys if rule is add_stream_key else rule for rule in VIEW_RULES)
 """For a sink: as for a materialized view, but only the inputs of stateful nodes have keys."""

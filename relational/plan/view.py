@@ -43,7 +43,14 @@ from relational.plan.logical import (
     nodes,
     only,
 )
-from relational.plan.optimizer import LAST_RULES, PLAIN_VIEW_RULES, SINK_RULES, VIEW_RULES, optimize
+from relational.plan.optimizer import (
+    DELTA_VIEW_RULES,
+    LAST_RULES,
+    PLAIN_VIEW_RULES,
+    SINK_RULES,
+    VIEW_RULES,
+    optimize,
+)
 from relational.plan.serialize import plan_to_text, plan_with_table_ids
 from relational.plan.temporal_join import temporal_lookup
 from relational.types.data_type import DataType
@@ -81,7 +88,8 @@ def view_of(
     if type(vnode_count) is not int or not 1 <= vnode_count <= MAX_VNODE_COUNT:
         raise BindError(f"vnode_count is a whole number of 1 to {MAX_VNODE_COUNT}, not {vnode_count!r}")
     _check_names(f"materialized view {name!r}", query)
-    plan = with_phases(optimize(query, VIEW_RULES, LAST_RULES), phases)
+    rules = VIEW_RULES if indexes is None else DELTA_VIEW_RULES
+    plan = with_phases(optimize(query, rules, LAST_RULES), phases)
     _check_streamed("a materialized view", plan)
     if indexes is not None:
         plan = with_delta_joins(plan, indexes)

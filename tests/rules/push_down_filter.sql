@@ -424,3 +424,39 @@ SELECT a.id, b.id FROM sales a LEFT JOIN sales b ON a.id = b.big WHERE (a.kind =
 --         Filter ((kind = 'x') OR (kind = 'y'))
 --           Scan sales (id, region, kind, amount, price, weight, big, sold)
 --         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- an OR over three inputs is a condition of the lower join once
+SELECT a.id FROM sales a JOIN sales b ON a.id = b.id JOIN sales c ON b.id = c.id WHERE (a.amount = 1 AND b.amount = 2 AND c.amount = 3) OR (a.amount = 2 AND b.amount = 3 AND c.amount = 4)
+-- before
+--   Project id
+--     Filter (((amount = 1) AND (amount = 2) AND (amount = 3)) OR ((amount = 2) AND (amount = 3) AND (amount = 4)))
+--       Join inner on (id = id)
+--         Join inner on (id = id)
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id
+--     Join inner on ((id = id) AND (((amount = 1) AND (amount = 2) AND (amount = 3)) OR ((amount = 2) AND (amount = 3) AND (amount = 4))))
+--       Join inner on ((id = id) AND (((amount = 1) AND (amount = 2)) OR ((amount = 2) AND (amount = 3))))
+--         Filter ((amount = 1) OR (amount = 2))
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Filter ((amount = 2) OR (amount = 3))
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Filter ((amount = 3) OR (amount = 4))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- an OR within one implies what the terms of a filter are made of
+SELECT a.id FROM sales a JOIN sales b ON a.id = b.id AND ((a.amount = 1 AND b.amount = 1 AND ((a.kind = 'x' AND a.region = 'y') OR (a.kind = 'x' AND a.region = 'z'))) OR (a.amount = 2 AND b.amount = 2))
+-- before
+--   Project id
+--     Join inner on ((id = id) AND (((amount = 1) AND (amount = 1) AND (((kind = 'x') AND (region = 'y')) OR ((kind = 'x') AND (region = 'z')))) OR ((amount = 2) AND (amount = 2))))
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project id
+--     Join inner on ((id = id) AND (((amount = 1) AND (amount = 1) AND (((kind = 'x') AND (region = 'y')) OR ((kind = 'x') AND (region = 'z')))) OR ((amount = 2) AND (amount = 2))))
+--       Filter (((amount = 1) AND ((kind = 'x') AND ((region = 'y') OR (region = 'z')))) OR (amount = 2))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--       Filter ((amount = 1) OR (amount = 2))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)

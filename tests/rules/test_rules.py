@@ -13,6 +13,7 @@ import pytest
 from relational.errors import BindError
 from relational.plan.logical import Filter, LogicalPlan, Scan, nodes
 from relational.plan.optimizer import (
+    DELTA_VIEW_RULES,
     LAST_RULES,
     MAX_DEPTH,
     MAX_ROUNDS,
@@ -95,7 +96,8 @@ QUERIES = [line for line in (CASES / "queries.txt").read_text().split("\n") if l
 STATEMENTS = [*(block.values[1] for block in blocks()), *QUERIES]
 
 
-@pytest.mark.parametrize("rules", [RULES, VIEW_RULES, SINK_RULES], ids=["query", "view", "sink"])
+@pytest.mark.parametrize(
+    "rules", [RULES, VIEW_RULES, DELTA_VIEW_RULES, SINK_RULES], ids=["query", "view", "delta joins", "sink"])
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_rules_end_in_a_fixed_point(statement, rules):
     plan = optimize(bound(statement), rules)

@@ -210,3 +210,15 @@ def test_a_view_that_was_set_aside_catches_up_with_the_changes_of_both_tables(tm
                 found = sorted(rows_of(snapshot.sql("SELECT * FROM by_index").to_arrow()), key=repr)
                 assert found == sorted(rows_of(snapshot.sql(QUERIES["by_index"]).to_arrow()), key=repr)
             change(session, rng)
+
+
+def test_a_table_with_a_filter_does_not_come_between_two_that_meet_by_their_indexes(store):
+    session = created(store.open())
+    session.sql("CREATE TABLE d (v INT PRIMARY KEY, name VARCHAR)")
+    query = "SELECT a.id, b.id AS other FROM a JOIN b ON a.k = b.k JOIN d ON a.v = d.v WHERE d.name = 'x'"
+    plans = []
+    for is_delta in ("true", "false"):
+        session.sql(f"SET streaming_enable_delta_join = {is_delta}")
+        plans.append(explained(session, query))
+    assert "DeltaJoin inner on k = k" in plans[0]
+    assert plans[1].index("Scan b") > plans[1].index("Scan d")

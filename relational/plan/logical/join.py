@@ -257,6 +257,7 @@ class Join(LogicalPlan):
                 (on if side is _Side.BOTH and self.kind is JoinKind.INNER else above).append(term)
                 low_left += () if self.kind.keeps_right else implied_terms(term, range(width))
                 low_right += () if self.kind.keeps_left else implied_terms(term, of_right)
+        on = list(dict.fromkeys(on))
         moved = {width + column: column for column in range(len(self.right.schema))}
         left = push(self.left, tuple(dict.fromkeys(low_left)))
         right = push(self.right, tuple(remap(term, moved) for term in dict.fromkeys(low_right)))

@@ -40,8 +40,13 @@ def share_terms(plan: LogicalPlan) -> LogicalPlan:
 
 
 def order_joins(plan: LogicalPlan) -> LogicalPlan:
-    """The plan without joins of all pairs, where another order has equalities, and with selective inputs first."""
+    """The plan without joins of all pairs, where another order has equalities."""
     return transformed(plan, _ordered)
+
+
+def order_lookups(plan: LogicalPlan) -> LogicalPlan:
+    """As `order_joins`, with selective inputs before others."""
+    return transformed(plan, lambda node: _ordered(node, selective_first=True))
 
 
 def order_joins_by(rows: TableRows) -> Callable[[LogicalPlan], LogicalPlan]:
@@ -73,7 +78,7 @@ def _shared(plan: LogicalPlan) -> LogicalPlan:
     return plan if predicate == plan.predicate else Filter(plan.input, predicate)
 
 
-def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
+def _ordered(plan: LogicalPlan, rows: TableRows | None = None, *, selective_first: bool = False) -> LogicalPlan:
     """The joins below `plan`, the lowest of which were looked at before."""
     if not _is_movable(plan) and not (rows is not None and _is_selection(plan)):
         return plan
@@ -83,7 +88,7 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None) -> LogicalPlan:
         starts.append(starts[-1] + len(each.schema))
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
     if rows is None:
-        order = _order(len(inputs), owner, terms, _Lookups(inputs, starts, owner, terms))
+        order = _order(len(inputs), owner, terms, _Lookups(inputs, starts, owner, terms) if selective_first else None)
         is_as_written = order == _order(len(inputs), owner, terms) and _all_equated(plan)
         if is_as_written or order == list(range(len(inputs))):
             return plan

@@ -1,0 +1,183 @@
+-- an input with a filter that each row looks up once comes before others
+SELECT s.id FROM sales s JOIN parts p ON s.amount = p.lot JOIN lots l ON s.big = l.id WHERE l.kind = 'x'
+-- before
+--   Project id
+--     Join inner on (big = CAST(id AS BIGINT))
+--       Join inner on (amount = lot)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan parts (lot, part, kind)
+--       Filter (kind = 'x')
+--         Scan lots (id, kind, reserve)
+-- after
+--   Project id
+--     Project id, region, kind, amount, price, weight, big, sold, lot, part, kind, id, kind, reserve
+--       Join inner on (amount = lot)
+--         Join inner on (big = CAST(id AS BIGINT))
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Filter (kind = 'x')
+--             Scan lots (id, kind, reserve)
+--         Scan parts (lot, part, kind)
+
+-- so does one that leads to such an input, and then that input
+SELECT s.id FROM sales s JOIN parts p ON s.amount = p.lot JOIN lots l ON s.big = l.id JOIN orders o ON l.reserve = o.id WHERE o.region = 'x'
+-- before
+--   Project id
+--     Join inner on (CAST(reserve AS BIGINT) = id)
+--       Join inner on (big = CAST(id AS BIGINT))
+--         Join inner on (amount = lot)
+--           Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Scan parts (lot, part, kind)
+--         Scan lots (id, kind, reserve)
+--       Filter (region = 'x')
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project id
+--     Project id, region, kind, amount, price, weight, big, sold, lot, part, kind, id, kind, reserve, id, region, amount, at
+--       Join inner on (CAST(reserve AS BIGINT) = id)
+--         Join inner on (amount = lot)
+--           Join inner on (big = CAST(id AS BIGINT))
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--             Scan lots (id, kind, reserve)
+--           Scan parts (lot, part, kind)
+--         Filter (region = 'x')
+--           Scan orders (id, region, amount, at)
+
+-- not one of which a row may find several
+SELECT s.id FROM sales s JOIN lots l ON s.big = l.id JOIN parts p ON s.amount = p.lot WHERE p.kind = 'x'
+-- before
+--   Project id
+--     Join inner on (amount = lot)
+--       Join inner on (big = CAST(id AS BIGINT))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan lots (id, kind, reserve)
+--       Filter (kind = 'x')
+--         Scan parts (lot, part, kind)
+-- after
+--   Project id
+--     Join inner on (amount = lot)
+--       Join inner on (big = CAST(id AS BIGINT))
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan lots (id, kind, reserve)
+--       Filter (kind = 'x')
+--         Scan parts (lot, part, kind)
+
+-- nor one whose filter keeps most rows
+SELECT s.id FROM sales s JOIN parts p ON s.amount = p.lot JOIN lots l ON s.big = l.id WHERE l.kind <> 'x'
+-- before
+--   Project id
+--     Join inner on (big = CAST(id AS BIGINT))
+--       Join inner on (amount = lot)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan parts (lot, part, kind)
+--       Filter (kind <> 'x')
+--         Scan lots (id, kind, reserve)
+-- after
+--   Project id
+--     Join inner on (big = CAST(id AS BIGINT))
+--       Join inner on (amount = lot)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan parts (lot, part, kind)
+--       Filter (kind <> 'x')
+--         Scan lots (id, kind, reserve)
+
+-- nor one without a value in few rows
+SELECT s.id FROM sales s JOIN parts p ON s.amount = p.lot JOIN lots l ON s.big = l.id WHERE l.kind IS NOT NULL
+-- before
+--   Project id
+--     Join inner on (big = CAST(id AS BIGINT))
+--       Join inner on (amount = lot)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan parts (lot, part, kind)
+--       Filter (NOT (kind IS NULL))
+--         Scan lots (id, kind, reserve)
+-- after
+--   Project id
+--     Join inner on (big = CAST(id AS BIGINT))
+--       Join inner on (amount = lot)
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+--         Scan parts (lot, part, kind)
+--       Filter (NOT (kind IS NULL))
+--         Scan lots (id, kind, reserve)
+
+-- an input that changes stays behind those that only append
+SELECT p.part FROM parts p JOIN visits v ON p.part = v.id JOIN orders o ON p.lot = o.id WHERE o.region = 'x'
+-- before
+--   Project part
+--     Join inner on (CAST(lot AS BIGINT) = id)
+--       Join inner on (CAST(part AS BIGINT) = id)
+--         Scan parts (lot, part, kind)
+--         Scan visits (id, page)
+--       Filter (region = 'x')
+--         Scan orders (id, region, amount, at)
+-- after
+--   Project part
+--     Join inner on (CAST(lot AS BIGINT) = id)
+--       Join inner on (CAST(part AS BIGINT) = id)
+--         Scan parts (lot, part, kind)
+--         Scan visits (id, page)
+--       Filter (region = 'x')
+--         Scan orders (id, region, amount, at)
+
+-- but one that only appends comes before them
+SELECT p.part FROM parts p JOIN visits v ON p.part = v.id JOIN lots l ON p.lot = l.id WHERE l.kind = 'x'
+-- before
+--   Project part
+--     Join inner on (lot = id)
+--       Join inner on (CAST(part AS BIGINT) = id)
+--         Scan parts (lot, part, kind)
+--         Scan visits (id, page)
+--       Filter (kind = 'x')
+--         Scan lots (id, kind, reserve)
+-- after
+--   Project part
+--     Project lot, part, kind, id, page, id, kind, reserve
+--       Join inner on (CAST(part AS BIGINT) = id)
+--         Join inner on (lot = id)
+--           Scan parts (lot, part, kind)
+--           Filter (kind = 'x')
+--             Scan lots (id, kind, reserve)
+--         Scan visits (id, page)
+
+-- beside watermarks the order of the query
+SELECT c.n FROM clicks c JOIN clicks d ON c.at = d.at JOIN sales s ON c.n = s.id WHERE s.kind = 'x'
+-- before
+--   Project n
+--     Join inner on (n = id)
+--       Join inner on (at = at)
+--         Share 0
+--           Scan clicks (at, page, n, _row_id) watermark [at]
+--         Share 0 (above)
+--       Filter (kind = 'x')
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+-- after
+--   Project n
+--     Join inner on (n = id)
+--       Join inner on (at = at)
+--         Share 0
+--           Scan clicks (at, page, n, _row_id) watermark [at]
+--         Share 0 (above)
+--       Filter (kind = 'x')
+--         Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- inputs that find each other in a circle
+SELECT a.id FROM sales a JOIN sales b ON a.id = b.id JOIN lots l ON b.id = l.id AND a.id = l.id JOIN parts p ON a.amount = p.lot
+-- before
+--   Project id
+--     Join inner on (amount = lot)
+--       Join inner on ((id = id) AND (id = id))
+--         Join inner on (id = id)
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Share 0 (above)
+--         Scan lots (id, kind, reserve)
+--       Scan parts (lot, part, kind)
+-- after
+--   Project id
+--     Join inner on (amount = lot)
+--       Join inner on ((id = id) AND (id = id))
+--         Join inner on (id = id)
+--           Share 0
+--             Scan sales (id, region, kind, amount, price, weight, big, sold)
+--           Share 0 (above)
+--         Scan lots (id, kind, reserve)
+--       Scan parts (lot, part, kind)
