@@ -163,11 +163,13 @@ class Join(LogicalPlan):
             return ()
         pairs, _ = self.equalities
         width = len(left.schema)
-        found = [one | _moved(other, width) for one in left.unique_keys for other in right.unique_keys]
+        found: list[frozenset[int]] = []
         if not self.kind.keeps_right and right.is_unique(_known(each.columns[1] for each in pairs)):
             found += left.unique_keys
         if not self.kind.keeps_left and left.is_unique(_known(each.columns[0] for each in pairs)):
             found += (_moved(key, width) for key in right.unique_keys)
+        if not found:       # else each pair of keys contains one of these
+            found += (one | _moved(other, width) for one in left.unique_keys for other in right.unique_keys)
         return tuple(dict.fromkeys(found))
 
     @property

@@ -38,6 +38,13 @@ CASES = [
     ("VALUES (1), (2)", [], set(), []),
     ("SELECT id FROM orders UNION ALL SELECT id FROM orders", [], set(), []),
     ("SELECT id FROM orders UNION SELECT id FROM orders", [{0}], set(), []),
+    ("SELECT p.w, o.id, o.amount, m.id FROM plain p JOIN orders o ON p.v = o.id JOIN orders m ON o.amount = m.amount", [],
+     set(), []),
+    ("SELECT a.id, b.id, b.amount FROM orders a JOIN orders b ON a.amount = b.amount", [{0, 1}], set(), []),
+    ("SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.id", [{0}, {1}], set(), []),
+    ("SELECT a.id, b.id FROM orders a LEFT JOIN orders b ON a.id = b.id", [{0}], set(), []),
+    ("SELECT a.v, b.id FROM plain a JOIN fed b ON a.v = b.id", [], set(), []),
+    ("SELECT a.id, b.v FROM orders a LEFT JOIN plain b ON a.id = b.v", [], set(), []),
 ]
 
 
@@ -48,6 +55,14 @@ def test_what_is_known_of_the_rows(text, unique, constants, order):
     assert [set(key) for key in known.unique_keys if key <= shown] == unique
     assert known.constants & shown == constants
     assert [key.column for key in known.order] == order
+
+
+def test_a_join_by_key_adds_no_pairs_of_keys():
+    """Each of them contains a key that is known: of 24 tables there would be millions."""
+    joins = " ".join(f"JOIN orders t{at} ON t{at - 1}.id = t{at}.id" for at in range(1, 24))
+    columns = ", ".join(f"t{at}.id" for at in range(24))
+    keys = plan_of(f"SELECT {columns} FROM orders t0 {joins}").properties.unique_keys
+    assert set(keys) == {frozenset({at}) for at in range(24)}
 
 
 @pytest.mark.parametrize(
