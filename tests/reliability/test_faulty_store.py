@@ -1,6 +1,7 @@
 """[P5]: a whole store over an S3 server behind a proxy that fails, repeats, delays and falsifies requests."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -127,9 +128,22 @@ def call_everything(scenario, number):
     return refused
 
 
+def scenario_away(location, seed):
+    """A scenario whose store gives up soon. On a busy machine it may not even be open in that time."""
+    opened = []
+
+    def is_open():
+        with suppress(HummockError):
+            opened.append(Scenario(location, seed, AWAY))
+        return opened
+
+    eventually(is_open)
+    return opened[0]
+
+
 def check_outage(proxy, location, kind, rounds):
     """Several total outages without reopening the store."""
-    scenario = Scenario(location, 5, AWAY)
+    scenario = scenario_away(location, 5)
     number = 2
     scenario.run(1, number)
     for _ in range(rounds):
@@ -161,7 +175,7 @@ def test_outages_come_and_go(proxy, new_location, kind, meta):
 
 
 def test_a_store_is_closed_in_time_while_nothing_answers(proxy, new_location):
-    scenario = Scenario(new_location("log"), 6, AWAY)
+    scenario = scenario_away(new_location("log"), 6)
     scenario.run(1, 1)
     proxy.plan = lambda request: Kind.DROP_BEFORE
     began = time.monotonic()
