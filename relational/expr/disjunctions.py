@@ -14,20 +14,16 @@ from collections.abc import Container
 from relational.expr.expression import (
     Call,
     Expression,
-    InputRef,
-    Literal,
     conjunction,
     conjuncts,
     input_columns,
     transform,
 )
-from relational.expr.functions import COMPARISONS
+from relational.expr.functions import is_total
 from relational.types.data_type import DataType
 
 MOST_BRANCHES = 16
 """Of an OR that is evaluated once more for what it implies."""
-_TOTAL = frozenset((*COMPARISONS, "is_distinct", "is_not_distinct", "is_null", "is_not_null", "in", "in_list", "not",
-                    "and", "or"))
 
 
 def factored(expression: Expression) -> Expression:
@@ -60,10 +56,3 @@ def implied_terms(term: Expression, columns: Container[int]) -> tuple[Expression
 def _is_about(term: Expression, columns: Container[int]) -> bool:
     read = input_columns(term)
     return bool(read) and all(column in columns for column in read) and is_total(term)
-
-
-def is_total(expression: Expression) -> bool:
-    """Whether it is cheap and has a value for every row, so that it need not be confined to the rows that reach it."""
-    if isinstance(expression, Call):
-        return expression.function in _TOTAL and all(map(is_total, expression.args))
-    return isinstance(expression, (InputRef, Literal))

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relational.chunk import Column, DataChunk, StreamChunk, mask_of
-from relational.expr.disjunctions import is_total
 from relational.expr.eval_context import (
     ErrorCounts,
     EvalContext,
@@ -29,7 +28,7 @@ from relational.expr.eval_context import (
     valid_rows,
 )
 from relational.expr.expression import Call, Case, Cast, Expression, InputRef, Literal
-from relational.expr.functions import kernel_of
+from relational.expr.functions import is_total, kernel_of
 from relational.expr.kernel_call import Compute, computed
 from relational.expr.kernels.casting import cast
 from relational.expr.user_call import UserCall, prepared_user_call

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from relational.expr.expression import Call, Expression, InputRef, Literal
 from relational.expr.registry import json, mathematics, moments, nested, operators, sets, system, text
 from relational.expr.registry.moments import VOLATILE
 from relational.expr.registry.operators import COMPARISONS
@@ -26,6 +27,7 @@ __all__ = [
     "SET_FUNCTIONS",
     "VOLATILE",
     "adapt",
+    "is_total",
     "kernel_of",
     "resolve",
 ]
@@ -71,6 +73,8 @@ ARGUMENT_NAMES = {
     "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
 }
 """Names of the arguments of functions that are called with some of them, `name => value`; the others are 0."""
+_TOTAL = frozenset((*COMPARISONS, "is_distinct", "is_not_distinct", "is_null", "is_not_null", "in", "in_list", "not",
+                    "and", "or"))
 
 
 def resolve(name: str, types: Types) -> tuple[Overload, Types, DataType] | None:
@@ -98,3 +102,10 @@ def kernel_of(name: str, types: Types) -> Kernel:
     assert found is not None, (name, types)
     assert found[0].kernel is not None, name
     return found[0].kernel
+
+
+def is_total(expression: Expression) -> bool:
+    """Whether it is cheap and has a value for every row, so that it need not be confined to the rows that reach it."""
+    if isinstance(expression, Call):
+        return expression.function in _TOTAL and all(map(is_total, expression.args))
+    return isinstance(expression, (InputRef, Literal))

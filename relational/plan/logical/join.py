@@ -256,7 +256,8 @@ class Join(LogicalPlan):
             elif side is _Side.RIGHT and not self.kind.keeps_left:
                 low_right.append(term)
             else:
-                (on if side is _Side.BOTH and self.kind is JoinKind.INNER else above).append(term)
+                kept = on if side is _Side.BOTH and self.kind is JoinKind.INNER else above
+                kept.append(term)
                 low_left += () if self.kind.keeps_right else implied_terms(term, range(width))
                 low_right += () if self.kind.keeps_left else implied_terms(term, of_right)
         on = list(dict.fromkeys(on))

@@ -2,9 +2,11 @@
 
     FROM a, b, c WHERE a.x = c.x AND b.y = c.y      (a join c) join b, instead of all pairs of a and b first
 
-The order is that of the query, except that an input which equals nothing in those before it waits for one that does,
-and that selective inputs come early: those with a filter, or that lead to one, of which each row before them finds one
-row at most. So rows that a filter of a dimension drops are not kept by the joins behind it.
+The order is that of the query, except that an input which equals nothing in those before it waits for one that does.
+In views selective inputs come early: those with a filter, or that lead to one, of which each row before them finds one
+row at most. So rows that a filter of a dimension drops are not kept by the joins behind it. Beside watermarks the order
+stays that of the query, and beside inputs that only append one that changes stays where it is: joined early it would
+end what is known of them.
 
     FROM a, b, c WHERE a.x = b.x AND a.y = c.key AND c.name = 'z'       (a join c) join b
 
@@ -88,9 +90,10 @@ def _ordered(plan: LogicalPlan, rows: TableRows | None = None, *, selective_firs
         starts.append(starts[-1] + len(each.schema))
     owner = [number for number, each in enumerate(inputs) for _ in each.schema]
     if rows is None:
-        order = _order(len(inputs), owner, terms, _Lookups(inputs, starts, owner, terms) if selective_first else None)
-        is_as_written = order == _order(len(inputs), owner, terms) and _all_equated(plan)
-        if is_as_written or order == list(range(len(inputs))):
+        order = as_written = _order(len(inputs), owner, terms)
+        if selective_first:
+            order = _order(len(inputs), owner, terms, _Lookups(inputs, starts, owner, terms))
+        if order == list(range(len(inputs))) or (order == as_written and _all_equated(plan)):
             return plan
     else:
         graph = JoinGraph(inputs, starts, [pair for pair in map(_columns_equated, terms) if pair is not None], rows)
