@@ -1,8 +1,8 @@
 """DistinctValues: the values of each group, for the DISTINCT calls over one argument.
 
 Values have numbers, shared by all groups, so that a group with a value is one word, see `ValueNumbers`. In memory are
-the entries that rows have come for, in the state table all of them: (group columns, value, words of the record), see
-`DistinctRecords`.
+the entries that rows have come for, in the state table all of them: (group, value, words of the record), see
+`DistinctRecords`. The group is its columns there, or the two of its hash, see `GroupHashes`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from relational.agg.changes import plan
 from relational.agg.distinct_records import DistinctRecords
+from relational.agg.group_hashes import GroupHashes
 from relational.agg.value_numbers import ValueNumbers
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
@@ -32,12 +33,13 @@ PAIR_BYTES, WORD_BYTES = 8, 8
 MIN_VANISHED = 4096  # entries without rows in memory that make a rebuild worthwhile
 
 ReadRows: TypeAlias = Callable[[DataChunk], tuple[DataChunk, np.ndarray]]
-"""(group columns, value) -> (rows of the state table, uint8[rows]: which of them exist)."""
+"""Keys of entries -> (rows of the state table, uint8[rows]: which of them exist)."""
 
 
 class DistinctValues:
     """The values of column `argument` for the calls numbered `calls`, which may lose them if `has_counts`.
-    `group_numbers`: those of the groups. `memory`: of the whole aggregation."""
+    `group_numbers`: those of the groups; `hashes`: theirs, if these are in the state table. `memory`: of the whole
+    aggregation."""
 
     def __init__(
         self,
@@ -46,12 +48,13 @@ class DistinctValues:
         calls: Sequence[int],
         has_counts: bool,
         group_numbers: KeyInterner,
+        hashes: GroupHashes | None,
         memory: MemoryShare | None,
     ) -> None:
         self.argument, self.calls = argument, tuple(calls)
         self._type, self._values = data_type, ValueNumbers(data_type)
         self._records = DistinctRecords(len(self.calls), has_counts)
-        self._group_numbers = group_numbers
+        self._group_numbers, self._stored_groups = group_numbers, group_numbers if hashes is None else hashes
         self._evicted = EvictedKeys(memory)
         self._vanished = 0  # approximate number of entries in memory without rows
 
@@ -83,9 +86,9 @@ class DistinctValues:
         return self._vanished >= max(MIN_VANISHED, self.entries // 2)
 
     def keys(self, ids: np.ndarray) -> DataChunk:
-        """(group columns, value) of entries."""
+        """(group, value) of entries, the key of their rows in the state table."""
         groups, values = self._records.owners(ids)
-        return DataChunk([*self._group_numbers.keys(groups), self._values.values(values)], capacity=len(ids))
+        return DataChunk([*self._stored_groups.keys(groups), self._values.values(values)], capacity=len(ids))
 
     def track_evictions(self) -> None:
         """From now on entries that were never evicted are known not to be stored. REQUIRES that none is stored now."""
@@ -131,7 +134,9 @@ class DistinctValues:
             ids = dirty[first : first + FLUSHED_VALUES]
             (existed, exists, changed), wrong = records.compare(ids, first)
             if wrong >= 0:
-                key = next(iter(self.keys(ids[[wrong]]).rows()))
+                group, value = self._records.owners(ids[[wrong]])
+                columns = [*self._group_numbers.keys(group), self._values.values(value)]
+                key = next(iter(DataChunk(columns).rows()))
                 raise ConsistencyError("more rows with a value were retracted than came", key=key)
             self._vanished += len(ids) - int(np.count_nonzero(exists))
             picks, ops, rows = plan(existed, exists, changed, True)

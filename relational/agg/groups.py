@@ -27,6 +27,7 @@ from relational.agg.distinct import DistinctValues, ReadRows
 from relational.agg.distinct_sketch import DistinctSketchKernel
 from relational.agg.exact_sum import ExactSumKernel
 from relational.agg.float_sum import FloatSumKernel
+from relational.agg.group_hashes import GroupHashes
 from relational.agg.kept_rows import KeptRowsKernel
 from relational.agg.kernels import AggKernel, CountKernel
 from relational.agg.min_max import MinMaxKernel
@@ -104,14 +105,16 @@ class AggGroups:
         *,
         strict: bool = False,
         memory: MemoryShare | None = None,
+        hashes: GroupHashes | None = None,
     ):
         """`group_by` are columns of the input chunks. `strict`: a result that does not fit its type is an
         EvaluationError, else NULL. Above the capacity of `memory` a flush evicts clean groups, oldest first; the
-        caller must be able to load them again.
+        caller must be able to load them again. `hashes`: empty ones, which stand for the group columns in the state
+        tables of `distinct`; None: these have the columns.
         """
         self.group_by, self.group_types, self.specs = tuple(group_by), tuple(group_types), tuple(specs)
         self._memory = memory
-        self._numbers = KeyInterner(self.group_types)
+        self._numbers, self._hashes = KeyInterner(self.group_types), hashes
         self._rows = CountKernel(AggSpec("count", None, None, DataType.BIGINT))
         self._calls = tuple(
             self._rows if spec.counts_rows else kernel_of(spec, strict) for spec in self.specs
@@ -130,7 +133,7 @@ class AggGroups:
         self._forget_at = MIN_CLOSED  # keys in memory by which a watermark is compared with all groups
         self._evicted = EvictedKeys(memory)
         self.distinct = tuple(
-            DistinctValues(argument, data_type, calls, has_counts, self._numbers, memory)
+            DistinctValues(argument, data_type, calls, has_counts, self._numbers, hashes, memory)
             for argument, data_type, calls, has_counts in _distinct_arguments(self.specs)
         )
         """For each argument of DISTINCT calls its values."""
@@ -157,7 +160,8 @@ class AggGroups:
     @property
     def size_bytes(self) -> int:
         """Memory used by keys, marks, states and distinct values."""
-        parts = (self._numbers, self._states, *self._states.kernels, *self.distinct)
+        hashes = () if self._hashes is None else (self._hashes,)
+        parts = (self._numbers, *hashes, self._states, *self._states.kernels, *self.distinct)
         return sum(part.size_bytes for part in parts)
 
     def move_to(self, budget: MemoryBudget) -> None:
@@ -448,6 +452,8 @@ class AggGroups:
     def _grow(self, before: int) -> np.ndarray:
         """Allocates every part for the groups from id `before` on; returns their ids."""
         self._states.grow(self.groups)
+        if self._hashes is not None:
+            self._hashes.add(self._numbers)
         return np.arange(before, self.groups, dtype=np.int32)
 
     def _compare(self, ids: np.ndarray, first: int) -> tuple[np.ndarray, bool]:
@@ -539,6 +545,8 @@ class AggGroups:
         if len(kept) < self.groups:
             self._numbers.keep(kept)
             self._states.keep(kept)
+            if self._hashes is not None:
+                self._hashes.keep(kept)
 
 
 def _distinct_arguments(specs: Sequence[AggSpec]) -> Iterator[tuple[int, DataType, list[int], bool]]:

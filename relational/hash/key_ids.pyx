@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from hummock.base.prefetch cimport prefetch
+from hummock.columnar.binary_column cimport BinaryColumn
 from hummock.columnar.buffer_pool cimport ByteBuffer
 from relational.chunk.canonical cimport is_plain_word, word_of
 from relational.chunk.column cimport (
@@ -96,6 +97,12 @@ cdef class KeyInterner:
         if wrong >= 0:
             raise IndexError(f"key number {ids[wrong]} of {self.count}")
         return [self.column_of_words(&ids[0] if ids.shape[0] else NULL, ids.shape[0])]
+
+    def encoded_keys(self, const int32_t[::1] ids not None) -> BinaryColumn:
+        """The keys of `ids` as KeyEncoder encodes them in ascending order. IndexError for an unassigned id."""
+        if self.words is None:
+            return self.encoded.keys(ids)
+        return self.encoder.encode(self.keys(ids), rows=ids.shape[0])
 
     def keep(self, const int32_t[::1] ids not None):
         """Renumbers the keys of `ids` to 0, 1, 2 …, in order, and removes the others. REQUIRES them distinct."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from hummock.columnar.binary_column import BinaryColumn
 from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk.arrow_import import check_ranges, has_range
+from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
 from relational.chunk.stream_chunk import Op, StreamChunk
 from relational.encoding.key.encoder import MOST_KEY_BYTES
@@ -111,16 +112,20 @@ def first_repeated_key(table: TableCatalog, rows: DataChunk) -> int | None:
     return int(np.argmax(repeated)) + 1 if repeated.any() else None
 
 
-def may_be_long(types: Sequence[DataType], columns: Sequence[int]) -> bool:
-    """Whether a key of these of the columns of `types` can exceed the store's limit."""
-    return any(_has_any_size(types[column]) for column in columns)
+def may_be_long(types: Sequence[DataType], columns: Sequence[int | None]) -> bool:
+    """Whether a key of these of the columns of `types` can exceed the store's limit; None: a BIGINT besides these."""
+    return any(column is not None and _has_any_size(types[column]) for column in columns)
 
 
-def without_long_keys(chunk: StreamChunk, columns: Sequence[int], table: TableCatalog) -> tuple[StreamChunk, int]:
+def without_long_keys(
+    chunk: StreamChunk, columns: Sequence[int | None], table: TableCatalog
+) -> tuple[StreamChunk, int]:
     """(`chunk` without the rows whose `columns`, as the key of `table`, exceed the store's limit; the net change of
-    their number): a retraction of such a row is omitted as its insertion was, and decrements the count.
+    their number): a retraction of such a row is omitted as its insertion was, and decrements the count. None: a BIGINT
+    that is not in the chunk.
     """
-    key = [chunk.columns[index] for index in columns]
+    any_number = Column(pa.array(np.zeros(chunk.capacity, np.int64)))
+    key = [any_number if index is None else chunk.columns[index] for index in columns]
     beyond = rows_beyond(
         [column.array for column in key],
         [column.data_type for column in key],

@@ -36,14 +36,15 @@ EARLY_VALUES = 16_384
 
 
 class TableOfInputs:
-    """A table whose first columns, at least those of its key, are `columns` of the input."""
+    """A table whose first columns, at least those of its key, are `columns` of the input. None: none of these, a BIGINT
+    that is computed."""
 
-    def __init__(self, table: StateTable, columns: Sequence[int]) -> None:
+    def __init__(self, table: StateTable, columns: Sequence[int | None]) -> None:
         self.table = table
         self._columns = tuple(columns)
 
     @property
-    def key(self) -> tuple[int, ...]:
+    def key(self) -> tuple[int | None, ...]:
         """The input columns that are the key of the table."""
         return tuple(self._columns[index] for index in self.table.catalog.pk_indices)
 
@@ -144,9 +145,11 @@ class OverflowTable(ExtremeTable):
 
 class DistinctTable(TableOfInputs):
     """The values of each group, for the DISTINCT calls numbered `calls`, which have one argument. `columns`: the group
-    columns and the argument. `has_counts`: values can be lost."""
+    columns, or two of None if the table has their hash, and the argument. `has_counts`: values can be lost."""
 
-    def __init__(self, calls: Sequence[int], table: StateTable, columns: Sequence[int], has_counts: bool) -> None:
+    def __init__(
+        self, calls: Sequence[int], table: StateTable, columns: Sequence[int | None], has_counts: bool
+    ) -> None:
         super().__init__(table, columns)
         self.calls, self.has_counts = tuple(calls), has_counts
 
@@ -156,7 +159,7 @@ class DistinctTable(TableOfInputs):
             values.track_evictions()
 
     def read(self, keys: DataChunk) -> tuple[DataChunk, np.ndarray]:
-        """The rows of these (group columns, value), and which of them exist."""
+        """The rows of these (group, value), and which of them exist."""
         return self.table.get_rows(keys.project(self.table.catalog.pk_indices))
 
     def write_new(self, values: DistinctValues) -> None:

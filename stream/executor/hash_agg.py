@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from relational.agg import NO_CHANGE, AggGroups, AggSpec
+from relational.agg.group_hashes import GroupHashes
 from relational.agg.spec import PAIR
 from relational.catalog.objects import TableCatalog
 from relational.chunk import DataChunk, StreamChunk
@@ -61,6 +62,8 @@ class HashAggExecutor(Executor):
 
     `is_append_only`: it has no calls, and rows are only inserted: a group changes once, with its first row.
 
+    `hashes`: empty ones, of the groups, if tables of `distinct` have these.
+
     `groups`: those that another executor has left, whose tables have the same rows. `leave` gets the groups of this one
     after a barrier with a Stop, which REQUIRES that such a barrier is its last.
     """
@@ -83,6 +86,7 @@ class HashAggExecutor(Executor):
         early_groups: int = EARLY_GROUPS,
         forecast: BarrierForecast | None = None,
         is_append_only: bool = False,
+        hashes: GroupHashes | None = None,
         groups: AggGroups | None = None,
         leave: Callable[[AggGroups], None] | None = None,
     ) -> None:
@@ -100,7 +104,7 @@ class HashAggExecutor(Executor):
             each.open(calls, types, memory.share())
         if groups is None:
             groups = agg_groups(
-                group_by, types, calls, extremes, distinct, memory.share(), state_table.catalog, self._ordered)
+                group_by, types, calls, extremes, distinct, memory.share(), state_table.catalog, self._ordered, hashes)
         else:
             groups.move_to(memory)
         self._groups = groups
@@ -278,6 +282,7 @@ def agg_groups(
     memory: MemoryShare | None,
     state_table: TableCatalog,
     ordered: Sequence[OrderedInput] = (),
+    hashes: GroupHashes | None = None,
 ) -> AggGroups:
     """Empty groups for `calls` over input columns of `types`, stored in `state_table`; behind these columns are the
     sizes of the rows of `ordered`."""
@@ -304,4 +309,4 @@ def agg_groups(
         )
         for number, call in enumerate(calls)
     ]
-    return AggGroups(group_by, [types[index] for index in group_by], specs, memory=memory)
+    return AggGroups(group_by, [types[index] for index in group_by], specs, memory=memory, hashes=hashes)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from relational.agg.group_hashes import hash_key_for
 from relational.agg.spec import adds_up
 from relational.catalog.objects import ConflictBehaviour, TableCatalog, TableKind, offset_table_name
 from relational.expr.aggregates import AggKind, KeptOrder, kept_orders
@@ -512,7 +513,10 @@ class _Planner:
         )
         overflows = tuple(self._overflow(f"{prefix}.overflow{number}", number, query, child) for number in short)
         arguments = dict.fromkeys(call.argument for call in query.calls if call.needs_distinct_values)
-        distinct = tuple(self._distinct(f"{prefix}.distinct{number}", argument, query, child)
+        hash_key = hash_key_for([child.schema[index].data_type for index in query.group_by]) if arguments else None
+        if closing is not None:
+            hash_key = None  # a watermark passes keys
+        distinct = tuple(self._distinct(f"{prefix}.distinct{number}", argument, query, child, hash_key is not None)
                          for number, argument in enumerate(arguments) if argument is not None)
         orders = kept_orders(query.calls).items()
         ordered = tuple(self._ordered(f"{prefix}.rows{number}", order, calls, query, child)
@@ -520,6 +524,7 @@ class _Planner:
         node = HashAggNode(
             query.schema, query.stream_key, child, query.group_by, query.calls, state_table, kept, closing, overflows,
             distinct, ordered, query.is_append_only and not self._is_of_one_actor,
+            hash_key,
         )
         return node if self._is_of_one_actor else _in_phases(node, query.phases)
 
@@ -538,10 +543,19 @@ class _Planner:
         stream_key = tuple(map(columns.index, child.stream_key))
         return OrderedRows(calls, table, columns, keys, stream_key, query.input.is_append_only)
 
-    def _distinct(self, name: str, argument: int, query: Aggregate, child: StreamNode) -> DistinctArgument:
+    def _distinct(
+        self, name: str, argument: int, query: Aggregate, child: StreamNode, has_hashes: bool
+    ) -> DistinctArgument:
         calls = tuple(number for number, call in enumerate(query.calls)
                       if call.needs_distinct_values and call.argument == argument)
-        columns, has_counts = (*query.group_by, argument), not query.input.is_append_only
+        has_counts = not query.input.is_append_only
+        if has_hashes:
+            table = state_tables.hashed_distinct_table(
+                self._table_ids(name), name, self._job.id, child.schema[argument], calls, has_counts,
+                self._job.vnode_count,
+            )
+            return DistinctArgument(calls, table, (None, None, argument), has_counts)
+        columns = (*query.group_by, argument)
         table = state_tables.distinct_table(
             self._table_ids(name), name, self._job.id, child.schema.project(columns), calls, has_counts,
             self._job.vnode_count, query.closing_group,

@@ -1,12 +1,13 @@
 """Stream plans as text, which the catalog stores with each view, index and sink.
 
-    {"version": 1 to 9, "root": node, "errors": table id or null, "is_single": bool}
+    {"version": 1 to 10, "root": node, "errors": table id or null, "is_single": bool}
 
 Version 2 has watermarks, version 3 overflow tables of MIN and MAX, version 4 joins, version 5 top-n and tables of the
 values of DISTINCT calls, version 6 dynamic filters, temporal joins, EMIT ON WINDOW CLOSE, window functions, grouping
 sets, set-returning functions and aggregates besides those of FIRST_AGGREGATES, version 7 joins whose state watermarks
 clean, delta joins and user functions, version 8 partial aggregations, version 9 distinct inputs of joins and groups
-that never change. A plan is written in the first version that has what it needs, which older releases read.
+that never change, version 10 hashes of groups in tables of the values of DISTINCT calls. A plan is written in the first
+version that has what it needs, which older releases read.
 
 A node is {"node": kind, "schema": [[name, type], ...], "key": stream key or null, ...} with the fields of its class and
 its inputs. Tables are named by id, columns of tables that others write by column id, so that a column added to such a
@@ -76,7 +77,8 @@ from stream.plan.stream_plan import (
     WatermarkFilterNode,
 )
 
-FORMAT_VERSION, PARTIAL_VERSION, FUNCTIONS_VERSION, WINDOWS_VERSION, TOP_N_VERSION, JOINS_VERSION = 9, 8, 7, 6, 5, 4
+FORMAT_VERSION, DISTINCT_INPUTS_VERSION, PARTIAL_VERSION, FUNCTIONS_VERSION, WINDOWS_VERSION = 10, 9, 8, 7, 6
+TOP_N_VERSION, JOINS_VERSION = 5, 4
 OVERFLOWS_VERSION, WATERMARKS_VERSION, FIRST_VERSION = 3, 2, 1
 SINCE_WINDOWS_VERSION = (
     DynamicFilterNode, EmitOnWindowCloseNode, ExpandNode, OverWindowNode, ProjectSetNode, TemporalJoinNode,
@@ -119,10 +121,12 @@ def fragment_from_json(record: Mapping[str, Any], table_of_id: TableOfId) -> Str
 
 def _version_of(node: StreamNode) -> int:
     """The first version that can describe a node."""
+    if isinstance(node, HashAggNode) and node.hash_key is not None:
+        return FORMAT_VERSION
     if (isinstance(node, HashJoinNode) and any(node.distinct)) or (
         isinstance(node, HashAggNode) and node.is_append_only
     ):
-        return FORMAT_VERSION
+        return DISTINCT_INPUTS_VERSION
     if isinstance(node, PartialAggNode):
         return PARTIAL_VERSION
     if isinstance(node, DeltaJoinNode) or (
@@ -193,7 +197,8 @@ _WRITERS: Mapping[type[StreamNode], tuple[str, Callable[[Any], dict[str, Any]]]]
         **({"ordered": [[list(each.calls), each.table.id, list(each.columns), sort_keys_to_json(each.keys),
                          list(each.stream_key), each.is_append_only] for each in node.ordered]}
            if node.ordered else {}),
-        **({"append_only": True} if node.is_append_only else {})}),
+        **({"append_only": True} if node.is_append_only else {}),
+        **({} if node.hash_key is None else {"hash_key": node.hash_key.hex()})}),
     PartialAggNode: ("partial aggregate", lambda node: {
         "group_by": list(node.group_by), "calls": list(map(call_to_json, node.calls)), "table": node.state_table.id,
         "forced": node.is_forced, **({"sends_rows": True} if node.sends_rows else {})}),
@@ -309,7 +314,7 @@ class _Reader:
         groups, table = tuple(record["group_by"]), self._table(record["table"])
         return HashAggNode(
             schema, key, input, groups, calls, table, kept, record.get("closing"), overflows, distinct, ordered,
-            record.get("append_only", False),
+            record.get("append_only", False), bytes.fromhex(record["hash_key"]) if "hash_key" in record else None,
         )
 
     def partial_agg(self, record: Any, schema: Schema, key: Any, input: StreamNode) -> StreamNode:

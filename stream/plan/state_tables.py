@@ -5,7 +5,7 @@
     aggregation, values   group columns                              | count(*), the states of each call
     aggregation, inputs   group columns, argument, stream key        | -
     aggregation, overflow group columns, argument                    | number of rows
-    aggregation, distinct group columns, argument                    | per call the number of rows, or a bit
+    aggregation, distinct group columns or hash, argument            | per call the number of rows, or a bit
     aggregation, rows     group columns, order, stream key           | arguments
     join, one input       join key, stream key                       | all other columns
     interval join, times  time, join key, stream key                 | -
@@ -25,13 +25,14 @@ input are distributed (fragments.py), and as many vnodes as the table of its job
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from relational.catalog.objects import TABLE_CONNECTOR, ColumnCatalog, TableCatalog, TableKind, value_columns
 from relational.expr.aggregates import AggCall, AggKind, KeptOrder
 from relational.expr.window_functions import RANK_TYPE, WindowCall, WindowKind
 from relational.expr.window_reach import Reach
-from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind
+from relational.types import DESCENDING, DataType, Field, OrderType, Schema, SortKey, TypeKind, VnodeRule
 from relational.types.vnodes import DEFAULT_VNODE_COUNT
 
 
@@ -224,6 +225,25 @@ def distinct_table(
     fields = [*columns, *(Field(each, DataType.BIGINT) for each in names)]
     pk = [*(SortKey(index) for index in _key_order(len(groups), closing)), SortKey(len(groups))]
     return internal_table(table_id, name, job_id, fields, pk, groups, vnode_count=vnode_count)
+
+
+HASH_COLUMNS = (Field("group_hash", DataType.BIGINT), Field("group_hash_low", DataType.BIGINT))
+"""Of a group, in place of its columns: see `relational/agg/group_hashes.pyx`."""
+
+
+def hashed_distinct_table(
+    table_id: int,
+    name: str,
+    job_id: int,
+    value: Field,
+    calls: Sequence[int],
+    has_counts: bool,
+    vnode_count: int = DEFAULT_VNODE_COUNT,
+) -> TableCatalog:
+    """As `distinct_table` for an argument `value`, with the hash of a group for its columns."""
+    table = distinct_table(
+        table_id, name, job_id, Schema([*HASH_COLUMNS, value]), calls, has_counts, vnode_count)
+    return dataclasses.replace(table, distribution_key=(0,), vnode_rule=VnodeRule.of_row_ids(vnode_count))
 
 
 def ordered_columns(

@@ -289,13 +289,18 @@ class ValueOverflow:
 @dataclass(frozen=True, slots=True)
 class DistinctArgument:
     """The values of one argument, for the DISTINCT calls numbered `calls`. `columns`: those of the input in the table,
-    the group columns and the argument. `has_counts`: the table has numbers of rows, since these can be retracted; else
-    bits."""
+    the group columns, or two of None if the table has their hash, and the argument. `has_counts`: the table has numbers
+    of rows, since these can be retracted; else bits."""
 
     calls: tuple[int, ...]
     table: TableCatalog
-    columns: tuple[int, ...]
+    columns: tuple[int | None, ...]
     has_counts: bool
+
+    def with_distribution(self, groups: tuple[int, ...]) -> DistinctArgument:
+        """With a table whose vnodes are those of these of the group columns."""
+        key = (0,) if groups and self.columns[0] is None else groups
+        return replace(self, table=replace(self.table, distribution_key=key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +317,7 @@ class OrderedRows:
     is_append_only: bool
 
 
-BesideGroups = TypeVar("BesideGroups", KeptInput, ValueOverflow, DistinctArgument, OrderedRows)
+BesideGroups = TypeVar("BesideGroups", KeptInput, ValueOverflow, OrderedRows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +326,8 @@ class HashAggNode(_UnaryNode):
     values are words, else, or if an earlier release planned it, in `kept`; each argument of DISTINCT calls has one in
     `distinct`; each order of calls that collect has one in `ordered`. `closing`: the position of the group column below
     whose watermark the state is dropped; it is the first of the key of all its tables. None: without a watermark.
-    `is_append_only`: it has no calls, and its groups never go."""
+    `is_append_only`: it has no calls, and its groups never go. `hash_key`: 16 bytes, the key of the hashes of groups,
+    if tables of `distinct` have these."""
 
     group_by: tuple[int, ...]
     calls: tuple[AggCall, ...]
@@ -332,6 +338,7 @@ class HashAggNode(_UnaryNode):
     distinct: tuple[DistinctArgument, ...] = ()
     ordered: tuple[OrderedRows, ...] = ()
     is_append_only: bool = False
+    hash_key: bytes | None = None
 
     @property
     def state_tables(self) -> tuple[TableCatalog, ...]:
@@ -347,7 +354,8 @@ class HashAggNode(_UnaryNode):
 
         return replace(
             self, state_table=replace(self.state_table, distribution_key=groups), kept=by_groups(self.kept),
-            overflows=by_groups(self.overflows), distinct=by_groups(self.distinct), ordered=by_groups(self.ordered))
+            overflows=by_groups(self.overflows), ordered=by_groups(self.ordered),
+            distinct=tuple(each.with_distribution(groups) for each in self.distinct))
 
     @property
     def details(self) -> str:

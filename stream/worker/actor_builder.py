@@ -13,6 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
+from relational.agg.group_hashes import GroupHashes
 from relational.catalog.objects import SinkOrder
 from relational.expr import ErrorCounts
 from relational.expr.set_rows import SetRows
@@ -300,6 +301,7 @@ class ExecutorChain:
             early_groups=options.aggregation_flush_groups if self.is_for_one_epoch else EARLY_GROUPS,
             forecast=self.forecast,
             is_append_only=node.is_append_only,
+            hashes=group_hashes(node),
             groups=self.left_groups(node),
             leave=self.leaving(node),
         )
@@ -412,6 +414,12 @@ def extreme_tables(node: HashAggNode, open_table: Callable[[TableCatalog], State
 def distinct_tables(node: HashAggNode, open_table: Callable[[TableCatalog], StateTable]) -> list[DistinctTable]:
     """The tables of the values of an aggregation's DISTINCT calls."""
     return [DistinctTable(each.calls, open_table(each.table), each.columns, each.has_counts) for each in node.distinct]
+
+
+def group_hashes(node: HashAggNode) -> GroupHashes | None:
+    """Empty ones, where the tables of the values of DISTINCT calls have them."""
+    table = node.state_table
+    return None if node.hash_key is None else GroupHashes(table.distribution_key, table.vnode_count, node.hash_key)
 
 
 def windows_of(node: OverWindowNode) -> Windows:

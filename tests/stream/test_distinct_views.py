@@ -81,7 +81,8 @@ def test_appended_bids(tmp_path, cache_bytes):
 
 @pytest.mark.parametrize("cache_bytes", CACHES)
 def test_bids_that_change(tmp_path, cache_bytes):
-    """Statements withdraw and change bids; some values leave their groups, others come back."""
+    """Statements withdraw and change bids; some values leave their groups, others come back. The views have two actors,
+    then one, then three."""
     numbers, rng = np.random.default_rng(run_seed()), random.Random(run_seed())
     options = {"barrier_interval_ms": 3_600_000, "state_cache_bytes": cache_bytes, "parallelism": 2}
     made = 0
@@ -90,6 +91,8 @@ def test_bids_that_change(tmp_path, cache_bytes):
             if turn == 0:
                 db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
                 create(db)
+            else:
+                db.sql("; ".join(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {2 * turn - 1}" for name in VIEWS))
             for _ in range(amount(2, 4)):
                 table = bids(numbers, 1_000)
                 db.table("bid").insert(table.add_column(0, "id", pa.array(range(made, made + 1_000))))

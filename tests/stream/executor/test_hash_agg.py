@@ -20,6 +20,7 @@ from relational.expr.aggregates import AggCall, AggKind, aggregate_type
 from relational.expr.expression import Call, InputRef, Literal
 from relational.memory_budget import MemoryBudget
 from relational.plan.logical import Aggregate, Scan
+from relational.table.row_checks import LONG_KEY
 from relational.table.state_table import StateTable
 from relational.types import DataType, Schema
 from stream.executor import agg_state
@@ -29,7 +30,7 @@ from stream.executor.hash_agg import HashAggExecutor
 from stream.message import Barrier, Stop, Watermark
 from stream.plan.planner import plan_query
 from stream.plan.stream_plan import HashAggNode
-from stream.worker.actor_builder import distinct_tables, extreme_tables, ordered_inputs
+from stream.worker.actor_builder import distinct_tables, extreme_tables, group_hashes, ordered_inputs
 from tests.support.drivers.catalogs import table_catalog
 from tests.support.drivers.pretty import from_pretty
 from tests.support.drivers.seeds import run_seed
@@ -70,6 +71,7 @@ def hash_agg(
     flush_groups=1 << 20,
     chunk_rows=4096,
     kind=HashAggExecutor,
+    errors=None,
     **handover,
 ):
     """The executor of the planner's node."""
@@ -78,6 +80,7 @@ def hash_agg(
     ids = iter(range(10, 100))
     view = table_catalog("mv", query.schema, range(len(group_by)), table_id=2)
     node = plan_query(view, query, lambda name: next(ids)).root.input
+    node = replace(node, hash_key=node.hash_key and bytes(range(16)))  # as if the plan were stored
     return kind(
         ExecutorInfo(node.schema, node.stream_key, "HashAgg"),
         input,
@@ -87,10 +90,11 @@ def hash_agg(
         extreme_tables(node, lambda table: StateTable(table, store)),
         distinct_tables(node, lambda table: StateTable(table, store)),
         ordered_inputs(node, lambda table: StateTable(table, store)),
-        ErrorCounts(),
+        ErrorCounts() if errors is None else errors,
         memory=MemoryBudget(cache_bytes),
         flush_groups=flush_groups,
         chunk_rows=chunk_rows,
+        hashes=group_hashes(node),
         **handover,
     )
 
@@ -308,6 +312,12 @@ class DistinctSuite(HashAggSuite):
 
 class TestDistinctCalls(DistinctSuite):
     pass
+
+
+class TestDistinctCallsOfGroupsWithTheirColumnsInTheTable(DistinctSuite):
+    """Groups of one number have keys that are shorter than a hash."""
+
+    group_by: ClassVar = (2,)
 
 
 class TestDistinctCallsThatEvictEverything(DistinctSuite):
@@ -639,3 +649,19 @@ def test_stored_groups_are_read_at_once_if_they_are_few(stored, wanted, reads, m
     (changes,) = run_epochs(build, store, INPUT, (0,), [[from_pretty(more, INPUT)]], first=2)
     assert calls == ([] if reads == "all" else [wanted])
     assert sum(chunk.visible_rows for chunk in changes) == 2 * wanted
+
+
+@pytest.mark.parametrize("group_by", [(2,), (2, 3, 0)], ids=["columns", "hashes"])
+def test_a_distinct_value_whose_key_is_too_long_is_dropped_and_counted(group_by):
+    errors, store = ErrorCounts(), MemoryStateStore()
+    rows = [(1, "x" * (1 << 20), 5, 1.5), (1, "b", 5, 1.5), (2, "b", 6, None)]
+    chunk = StreamChunk.from_rows(INPUT, [(Op.INSERT, row) for row in rows])
+    calls = [call(AggKind.COUNT, 1, distinct=True)]
+
+    def build(input):
+        return hash_agg(input, store, group_by, calls, stream_key=(0, 1), errors=errors)
+
+    (made,) = run_epochs(build, store, INPUT, (0,), [[chunk]])
+    found = sorted(row for each in made for _, row in each.changes())
+    assert found == [(*(row[at] for at in group_by), 1) for row in rows[1:]]
+    assert errors.take()[LONG_KEY] == 1

@@ -230,6 +230,8 @@ def test_engines_take_turns_over_one_store(store):
     db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
     db.sql(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
     db.sql("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS groups, sum(s) AS s FROM m")
+    db.sql("CREATE MATERIALIZED VIEW kinds AS SELECT (v % 3)::VARCHAR AS a, k % 4 AS b, count(DISTINCT v % 10) AS n "
+           "FROM t GROUP BY (v % 3)::VARCHAR, k % 4")
     db.close()
     for turn in range(amount(4, 8)):
         db = store.open(slots=turn % 2 * rng.randrange(1, 4))
@@ -244,6 +246,9 @@ def test_engines_take_turns_over_one_store(store):
         groups = Counter(value % 7 for value in expected.values())
         assert rows(db, "SELECT g, n FROM m") == sorted(groups.items(), key=repr)
         assert rows(db, "SELECT * FROM whole") == [(len(groups), sum(expected.values()))]
+        kinds = Counter((str(value % 3), key % 4) for key, value in
+                        {(key % 4, value % 3, value % 10): (key, value) for key, value in expected.items()}.values())
+        assert rows(db, "SELECT * FROM kinds") == sorted(((*kind, n) for kind, n in kinds.items()), key=repr)
         db.close()
 
 
