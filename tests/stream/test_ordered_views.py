@@ -230,9 +230,9 @@ def test_appended_rows_and_watermarks():
         db.sql("CREATE MATERIALIZED VIEW b AS SELECT * FROM bid")
         for _ in range(60):
             db.flush()
-            if db.sql("SELECT count(*) AS n FROM b").rows()[0]["n"] == 18_400:
+            is_read = db.sql("SELECT count(*) AS n FROM b").rows()[0]["n"] == 18_400
+            if is_read and db.source_offsets("m") == db.source_offsets("r") == db.source_offsets("b"):
                 break
-        db.flush()
         bids = db.sql("SELECT * FROM b").to_arrow()
         for name, text in (("m", query), ("r", rolled)):
             expected = rows_of(answer(text, {"bid": bids}))
