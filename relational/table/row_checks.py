@@ -124,8 +124,7 @@ def without_long_keys(
     their number): a retraction of such a row is omitted as its insertion was, and decrements the count. None: a BIGINT
     that is not in the chunk.
     """
-    any_number = Column(pa.array(np.zeros(chunk.capacity, np.int64)))
-    key = [any_number if index is None else chunk.columns[index] for index in columns]
+    key = [_any_number(chunk.capacity) if index is None else chunk.columns[index] for index in columns]
     beyond = rows_beyond(
         [column.array for column in key],
         [column.data_type for column in key],
@@ -137,6 +136,10 @@ def without_long_keys(
     lost = chunk.filter(beyond).compact()
     gone = np.isin(lost.ops, (Op.DELETE, Op.UPDATE_DELETE)).sum()
     return chunk.filter(~beyond), int(lost.visible_rows - 2 * gone)
+
+
+def _any_number(rows: int) -> Column:
+    return Column(pa.array(np.zeros(rows, np.int64)))
 
 
 def rows_beyond(

@@ -513,9 +513,9 @@ class _Planner:
         )
         overflows = tuple(self._overflow(f"{prefix}.overflow{number}", number, query, child) for number in short)
         arguments = dict.fromkeys(call.argument for call in query.calls if call.needs_distinct_values)
-        hash_key = hash_key_for([child.schema[index].data_type for index in query.group_by]) if arguments else None
-        if closing is not None:
-            hash_key = None  # a watermark passes keys
+        hash_key = None
+        if arguments and closing is None:  # a watermark finds its rows by their columns
+            hash_key = hash_key_for([child.schema[index].data_type for index in query.group_by])
         distinct = tuple(self._distinct(f"{prefix}.distinct{number}", argument, query, child, hash_key is not None)
                          for number, argument in enumerate(arguments) if argument is not None)
         orders = kept_orders(query.calls).items()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from stream.plan import planner
 from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.duck import answer, assert_same_rows, rows_of
 
@@ -104,3 +105,17 @@ def test_bids_that_change(tmp_path, cache_bytes):
                 db.flush()
                 compare(db, db.sql("SELECT * FROM bid").to_arrow())
 
+
+def test_views_of_earlier_releases_keep_the_columns_of_groups_in_their_tables(tmp_path, monkeypatch):
+    numbers, url = np.random.default_rng(run_seed()), f"file://{tmp_path}"
+    sent = bids(numbers, 3_000)
+    sent = sent.add_column(0, "id", pa.array(range(3_000)))
+    with monkeypatch.context() as patch, stream.connect(url, create=True) as db:
+        patch.setattr(planner, "hash_key_for", lambda types: None)
+        db.sql(f"CREATE TABLE bid (id BIGINT PRIMARY KEY, {COLUMNS})")
+        create(db)
+        db.table("bid").insert(sent.slice(0, 1_000))
+    with stream.connect(url) as db:
+        db.table("bid").insert(sent.slice(1_000))
+        db.sql("DELETE FROM bid WHERE auction < 100; FLUSH")
+        compare(db, db.sql("SELECT * FROM bid").to_arrow())
