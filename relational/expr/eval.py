@@ -216,19 +216,23 @@ def _coalesce(expression: Call) -> _Evaluate:
 
 
 def _case(expression: Case) -> _Evaluate:
-    """Branches in order; each condition and result is evaluated on the rows that reach it."""
+    """Branches in order; each condition and result is evaluated on the rows that reach it, if any does."""
     branches = [(_prepared(condition), _prepared(result)) for condition, result in expression.branches]
     otherwise = _prepared(expression.otherwise)
 
     def evaluate_branches(evaluation: EvalContext) -> Value:
         remaining = np.ones(evaluation.rows, np.bool_)
+        rest = evaluation
         taken: list[tuple[np.ndarray, Value]] = []
         for condition, result in branches:
-            rows = booleans(_boolean(condition, evaluation.narrowed(remaining))) & remaining
+            rows = booleans(_boolean(condition, rest)) & remaining
             if rows.any():
                 taken.append((rows, result(evaluation.narrowed(rows))))
                 remaining &= ~rows
-        value = otherwise(evaluation.narrowed(remaining))
+                rest = evaluation.narrowed(remaining)
+                if rest.selects_nothing:
+                    break
+        value = taken.pop()[1] if taken and rest.selects_nothing else otherwise(rest)
         for rows, chosen in taken:
             value = choose(rows, chosen, evaluation.column(value))
         return value

@@ -14,14 +14,37 @@ SELECT region, window_end, count(*) AS n, sum(amount) AS s, count(kind) FILTER (
 --   Project region, window_end, count(*) AS n, sum(amount) AS s, count(kind) FILTER (WHERE (amount > 1)) AS f
 --     Project region, window_end, CAST(count(*) AS BIGINT) AS count(*), CAST(sum(amount) AS BIGINT) AS sum(amount), CAST(count(kind) FILTER (WHERE (amount > 1)) AS BIGINT) AS count(kind) FILTER (WHERE (amount > 1))
 --       Aggregate [region, window_end] sum(count(*)), sum(sum(amount)), sum(count(kind) FILTER (WHERE (amount > 1)))
+--         Project region, CASE WHEN (grouping_set = 1) THEN (window_end + INTERVAL '00:00:04') ELSE (window_end + INTERVAL '00:00:02') END AS window_end, count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--           Expand 2 times
+--             Aggregate [region, window_end] count(*), sum(_part), count(_part_2) FILTER (WHERE _part_3)
+--               Project region, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_end, amount AS _part, kind AS _part_2, (amount > 1) AS _part_3
+--                 Filter (sold IS NOT NULL)
+--                   Scan sales (id, region, kind, amount, price, weight, big, sold)
+
+-- windows with a watermark, which passes through a union
+SELECT window_start, window_end, count(*) AS n FROM HOP(clicks, at, INTERVAL '5' SECOND, INTERVAL '10' SECOND) GROUP BY window_start, window_end
+-- before
+--   Project window_start, window_end, count(*) AS n
+--     Aggregate [window_start, window_end] count(*) watermark [window_start]
+--       Union
+--         Project at, page, n, _row_id (hidden), date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, (date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:10') AS window_end
+--           Share 0
+--             Filter (at IS NOT NULL)
+--               Scan clicks (at, page, n, _row_id) watermark [at]
+--         Project at, page, n, _row_id (hidden), (date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') - INTERVAL '00:00:05') AS window_start, (date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') + INTERVAL '00:00:05') AS window_end
+--           Share 0 (above)
+-- after
+--   Project window_start, window_end, count(*) AS n
+--     Project window_start, window_end, CAST(count(*) AS BIGINT) AS count(*)
+--       Aggregate [window_start, window_end] sum(count(*)) watermark [window_start]
 --         Union
---           Project region, (window_end + INTERVAL '00:00:04') AS window_end, count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--           Project window_start, (window_end + INTERVAL '00:00:10') AS window_end, count(*)
 --             Share 0
---               Aggregate [region, window_end] count(*), sum(_part), count(_part_2) FILTER (WHERE _part_3)
---                 Project region, date_bin(INTERVAL '00:00:02', sold, TIMESTAMP '1970-01-01 00:00:00') AS window_end, amount AS _part, kind AS _part_2, (amount > 1) AS _part_3
---                   Filter (sold IS NOT NULL)
---                     Scan sales (id, region, kind, amount, price, weight, big, sold)
---           Project region, (window_end + INTERVAL '00:00:02') AS window_end, count(*), sum(amount), count(kind) FILTER (WHERE (amount > 1))
+--               Aggregate [window_start, window_end] count(*) watermark [window_start]
+--                 Project date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') AS window_start, date_bin(INTERVAL '00:00:05', at, TIMESTAMP '1970-01-01 00:00:00') AS window_end
+--                   Filter (at IS NOT NULL)
+--                     Scan clicks (at, page, n, _row_id) watermark [at]
+--           Project (window_start + INTERVAL '-00:00:05') AS window_start, (window_end + INTERVAL '00:00:05') AS window_end, count(*)
 --             Share 0 (above)
 
 -- an extreme of a window, which its panes would have to keep

@@ -82,6 +82,8 @@ class Expand(UnaryPlan):
 
 def sets_text(columns: tuple[int, ...], sets: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> str:
     """The sets, by the names of the input's columns."""
+    if not columns:
+        return f"{len(sets)} times"
     return ", ".join(f"({', '.join(names[columns[at]] for at in each)})" for each in sets)
 
 

@@ -1,16 +1,18 @@
 """Counts and sums of windows that overlap, from those of the panes that they have in common.
 
     Aggregate [k, w] count(*) over          Aggregate [k, w] sum(n) over
-      Union of Projects of S                  Union of Projects of S'
-        bin(t) AS w                             p AS w
-        bin(t) - 2 s AS w                       p - 2 s AS w
-        ...                                     ...
-                                            S' = Aggregate [k, bin(t) AS p] count(*) AS n over S
+      Union of Projects of S                  Project CASE number
+        bin(t) AS w                             WHEN 1 THEN p
+        bin(t) - 2 s AS w                       WHEN 2 THEN p - 2 s
+        ...                                     ... AS w
+                                                Expand: each row once for each number
+                                                  Aggregate [k, bin(t) AS p] count(*) AS n over S
 
 HOP has a row once for each of its windows. All of them begin at a pane's distance from the pane that the row is in, so
 the rows of a pane are counted once, and the few groups of panes come once for each window instead. This is done where S
-is shared by these windows alone. Source: J. Li et al., "No pane, no gain: efficient evaluation of sliding-window
-aggregates over data streams", SIGMOD Record 34(1), 2005.
+is shared by these windows alone. With a watermark the panes are shared by a union, too, through which it passes.
+Source: J. Li et al., "No pane, no gain: efficient evaluation of sliding-window aggregates over data streams", SIGMOD
+Record 34(1), 2005.
 """
 
 from __future__ import annotations
@@ -20,10 +22,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relational.expr.aggregates import AggCall, AggKind, aggregate_type
-from relational.expr.expression import Cast, Expression, InputRef, input_columns, input_refs, substitute
+from relational.expr.bind import call
+from relational.expr.expression import (
+    Case,
+    Cast,
+    Expression,
+    InputRef,
+    Literal,
+    input_columns,
+    input_refs,
+    substitute,
+)
 from relational.expr.monotone import INTEGERS
 from relational.plan.descent import transformed
 from relational.plan.logical import Aggregate, LogicalPlan, Project, Share, Union
+from relational.plan.logical.expand import SET_TYPE, Expand
 from relational.plan.logical.project import hidden_name, over_base
 from relational.plan.logical.share import readers_of_shares
 from relational.plan.rules.window_extremes import after, window_of
@@ -54,29 +67,50 @@ def _changed(plan: Aggregate, readers: Counter[int]) -> LogicalPlan:
     found = _windows(plan, readers)
     if found is None:
         return plan
-    panes, names = _panes(plan, found)
-    width = len(found.groups)
-    branches = []
-    for number in range(found.count):
-        columns = [
-            InputRef(at, group.data_type) if shift is None else after(InputRef(at, group.data_type), shift[number])
-            for at, (group, shift) in enumerate(zip(found.groups, found.shifts, strict=True))
-        ]
-        partial = (InputRef(width + at, each.data_type) for at, each in enumerate(plan.calls))
-        branches.append(Project(panes, (*columns, *partial), names))
+    panes, width = _panes(plan, found), len(found.groups)
     sums = tuple(
         AggCall(AggKind.SUM, width + at, None, False, aggregate_type(AggKind.SUM, each.data_type) or each.data_type)
         for at, each in enumerate(plan.calls)
     )
-    whole = Aggregate(Union(tuple(branches)), tuple(range(width)), sums, plan.names)
+    rows = _of_branches(panes, found) if panes.properties.watermarks else _of_each(panes, found)
+    whole = Aggregate(rows, tuple(range(width)), sums, plan.names)
     refs = input_refs(whole.schema.types)
     given = (ref if ref.data_type == each.data_type else Cast(ref, each.data_type)
              for ref, each in zip(refs[width:], plan.calls, strict=True))
     return Project(whole, (*refs[:width], *given), plan.schema.names, plan.hidden)
 
 
-def _panes(plan: Aggregate, found: _Windows) -> tuple[Share, tuple[str, ...]]:
-    """The aggregation of the panes, and the names of its columns."""
+def _of_each(panes: Aggregate, found: _Windows) -> LogicalPlan:
+    """Each pane once for each window."""
+    rows = Expand(panes, (), ((),) * found.count)
+    *shown, number = input_refs(rows.schema.types)
+
+    def start(at: int, shifts: tuple[int, ...] | None) -> Expression:
+        if shifts is None:
+            return shown[at]
+        *others, last = (after(shown[at], shift) for shift in shifts)
+        branches = (
+            (call("equal", [number, Literal(which, SET_TYPE)]), other) for which, other in enumerate(others, 1)
+        )
+        return Case(tuple(branches), last, last.data_type)
+
+    starts = (start(at, shifts) for at, shifts in enumerate(found.shifts))
+    return Project(rows, (*starts, *shown[len(found.groups) :]), panes.schema.names)
+
+
+def _of_branches(panes: Aggregate, found: _Windows) -> LogicalPlan:
+    """The same with a branch for each window, through which watermarks pass."""
+    shared, shown = Share(panes, found.share.number), input_refs(panes.schema.types)
+    branches = []
+    for number in range(found.count):
+        starts = (shown[at] if shifts is None else after(shown[at], shifts[number])
+                  for at, shifts in enumerate(found.shifts))
+        branches.append(Project(shared, (*starts, *shown[len(found.groups) :]), panes.schema.names))
+    return Union(tuple(branches))
+
+
+def _panes(plan: Aggregate, found: _Windows) -> Aggregate:
+    """The aggregation of the panes."""
     columns: list[Expression] = list(found.groups)
     calls = []
     for each in plan.calls:
@@ -97,8 +131,7 @@ def _panes(plan: Aggregate, found: _Windows) -> tuple[Share, tuple[str, ...]]:
         names.append(hidden_name("_part", taken))
         taken.append(names[-1])
     below = Project(found.share.input, tuple(columns), tuple(names))
-    whole = Aggregate(below, tuple(range(width)), tuple(calls), plan.names)
-    return Share(whole, found.share.number), whole.schema.names
+    return Aggregate(below, tuple(range(width)), tuple(calls), plan.names)
 
 
 def _windows(plan: Aggregate, readers: Counter[int]) -> _Windows | None:
