@@ -54,6 +54,13 @@ class GoldenStore:
         for number, (answer, known) in enumerate(zip(self.played(directory, 1), known_answers(name), strict=True)):
             assert answer == known, f"step {number}"
 
+    def plan(self, directory: Path, view: str) -> dict[str, Any]:
+        """The stored plan of a view."""
+        with self.opened(directory) as session:
+            record = session._playground.catalog.snapshot.job_record(session.table(view).table.id)
+        assert record is not None
+        return json.loads(record.plan)
+
     def write(self, directory: Path) -> None:
         """Writes the golden store that is wanted, from one in `directory`."""
         target = GOLDEN / WANTED
@@ -82,3 +89,10 @@ def rows_of(session: stream.Session, names: Iterable[str]) -> dict[str, dict[str
         rows = sorted(" | ".join(map(str, row.values())) for row in table.to_pylist())
         found[name] = {"columns": columns, "rows": rows}
     return found
+
+
+def rows_and_tables(session: stream.Session, names: Iterable[str]) -> dict[str, Any]:
+    """The rows of each view, and the state tables of its plan."""
+    catalog = session._playground.catalog
+    tables = {name: [each.name for each in catalog.internal_tables(session.table(name).table.id)] for name in names}
+    return {"rows": rows_of(session, names), "tables": tables}

@@ -6,13 +6,9 @@ with hashes have version 10; `distinct-<catalog format>-columns` is a store from
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-import stream
-from tests.reliability.golden_store import GOLDEN, GoldenStore, rows_of
+from tests.reliability.golden_store import GOLDEN, GoldenStore, known_answers, rows_and_tables
 
 NAMES = ("by_text", "by_number", "over_all", "of_appended")
 CALLS = "count(DISTINCT v) AS vs, sum(DISTINCT v) FILTER (WHERE v > 0) AS s, count(DISTINCT t) AS ts, count(*) AS n"
@@ -44,32 +40,17 @@ STEPS = (
 )
 
 
-def answers(session: stream.Session) -> dict[str, Any]:
-    """The rows of each view, and the state tables of its plan."""
-    catalog = session._playground.catalog
-    tables = {name: [each.name for each in catalog.internal_tables(session.table(name).table.id)] for name in NAMES}
-    return {"rows": rows_of(session, NAMES), "tables": tables}
-
-
-STORE = GoldenStore("distinct", STEPS, answers)
-
-
-def plans(directory: Any) -> dict[str, dict[str, Any]]:
-    with STORE.opened(directory) as session:
-        snapshot = session._playground.catalog.snapshot
-        records = {name: snapshot.job_record(session.table(name).table.id) for name in NAMES}
-    return {name: json.loads(record.plan) for name, record in records.items() if record is not None}
+STORE = GoldenStore("distinct", STEPS, lambda session: rows_and_tables(session, NAMES))
 
 
 def test_distinct_values_that_are_written_today_answer(tmp_path):
     found = STORE.played(tmp_path / "store")
-    versions = {name: plan["version"] for name, plan in plans(tmp_path / "store").items()}
+    versions = {name: STORE.plan(tmp_path / "store", name)["version"] for name in NAMES}
     assert versions == {"by_text": 10, "by_number": 5, "over_all": 5, "of_appended": 10}
     assert [len(each["rows"]["by_number"]["rows"]) for each in found] == [3, 3, 2, 0]
     assert found[3]["rows"]["over_all"]["rows"] == ["0 | None | 0 | 0"]
     for name in known_names():
-        known = json.loads((GOLDEN / name / "answers.json").read_text())
-        assert [each["rows"] for each in found] == [each["rows"] for each in known]
+        assert [each["rows"] for each in found] == [each["rows"] for each in known_answers(name)]
 
 
 def known_names() -> list[str]:

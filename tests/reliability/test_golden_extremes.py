@@ -6,13 +6,9 @@ with overflow tables have version 3; `views-*` and `options-*` are stores from b
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-import stream
-from tests.reliability.golden_store import GoldenStore, rows_of
+from tests.reliability.golden_store import GoldenStore, rows_and_tables
 
 NAMES = ("by_group", "over_all", "of_counts")
 
@@ -41,29 +37,15 @@ STEPS = (
 )
 
 
-def answers(session: stream.Session) -> dict[str, Any]:
-    """The rows of each view, and the state tables of its plan."""
-    catalog = session._playground.catalog
-    tables = {name: [each.name for each in catalog.internal_tables(session.table(name).table.id)] for name in NAMES}
-    return {"rows": rows_of(session, NAMES), "tables": tables}
-
-
-STORE = GoldenStore("extremes", STEPS, answers)
+STORE = GoldenStore("extremes", STEPS, lambda session: rows_and_tables(session, NAMES))
 
 
 def test_extremes_that_are_written_today_answer(tmp_path):
     found = STORE.played(tmp_path / "store")
-    plan = json.loads(stored_plan(tmp_path / "store", "by_group"))
+    plan = STORE.plan(tmp_path / "store", "by_group")
     assert plan["version"] == 3 and "by_group.agg0.overflow0" in found[0]["tables"]["by_group"]
     assert [len(each["rows"]["by_group"]["rows"]) for each in found] == [3, 3, 3, 0]
     assert found[3]["rows"]["over_all"]["rows"] == ["None | None"]
-
-
-def stored_plan(directory: Any, view: str) -> str:
-    with STORE.opened(directory) as session:
-        record = session._playground.catalog.snapshot.job_record(session.table(view).table.id)
-        assert record is not None
-        return record.plan
 
 
 @pytest.mark.parametrize("name", STORE.formats)

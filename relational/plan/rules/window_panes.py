@@ -72,7 +72,7 @@ def _changed(plan: Aggregate, readers: Counter[int]) -> LogicalPlan:
         AggCall(AggKind.SUM, width + at, None, False, aggregate_type(AggKind.SUM, each.data_type) or each.data_type)
         for at, each in enumerate(plan.calls)
     )
-    rows = _of_branches(panes, found) if panes.properties.watermarks else _of_each(panes, found)
+    rows = _united(panes, found) if panes.properties.watermarks else _expanded(panes, found)
     whole = Aggregate(rows, tuple(range(width)), sums, plan.names)
     refs = input_refs(whole.schema.types)
     given = (ref if ref.data_type == each.data_type else Cast(ref, each.data_type)
@@ -80,7 +80,7 @@ def _changed(plan: Aggregate, readers: Counter[int]) -> LogicalPlan:
     return Project(whole, (*refs[:width], *given), plan.schema.names, plan.hidden)
 
 
-def _of_each(panes: Aggregate, found: _Windows) -> LogicalPlan:
+def _expanded(panes: Aggregate, found: _Windows) -> LogicalPlan:
     """Each pane once for each window."""
     rows = Expand(panes, (), ((),) * found.count)
     *shown, number = input_refs(rows.schema.types)
@@ -98,7 +98,7 @@ def _of_each(panes: Aggregate, found: _Windows) -> LogicalPlan:
     return Project(rows, (*starts, *shown[len(found.groups) :]), panes.schema.names)
 
 
-def _of_branches(panes: Aggregate, found: _Windows) -> LogicalPlan:
+def _united(panes: Aggregate, found: _Windows) -> LogicalPlan:
     """The same with a branch for each window, through which watermarks pass."""
     shared, shown = Share(panes, found.share.number), input_refs(panes.schema.types)
     branches = []
