@@ -9,7 +9,7 @@ except ids that are never used again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -133,16 +133,17 @@ class Ddl:
             return view, self._planner.new_view(view).plan
 
     def create_with_history(
-        self, view: TableCatalog, table_ids: Mapping[str, int], load: LoadedFiles, loaded_at: Epoch
+        self, view: TableCatalog, plan: StreamPlan, load: LoadedFiles, loaded_at: Epoch
     ) -> TableCatalog:
-        """A planned view: the files of its tables, computed from the rows of epoch `loaded_at`, are committed; then the
-        view begins with the changes since [C14]. REQUIRES that this epoch is pinned. Raises as `create_job`, and
-        LoadRefused; then nothing of it is left."""
+        """A view and its plan, of `plan_history`: the files of its tables, computed from the rows of epoch `loaded_at`,
+        are committed; then the view begins with the changes since [C14]. REQUIRES that this epoch is pinned. Raises as
+        `create_job`, and LoadRefused; then nothing of it is left."""
         with self.one:
             self._check_usable(view.dependencies)
-            job = self._planner.loaded_view(view, table_ids)
-            self._catalog.plan_create(view, job.plan.state_tables)
-            filled = self._catalog.plan_loaded(view.id, (view.id, *table_ids.values()))
+            job = self._planner.loaded_view(view, plan)
+            states = job.plan.state_tables
+            self._catalog.plan_create(view, states)
+            filled = self._catalog.plan_loaded(view.id, (view.id, *(state.id for state in states)))
             self._execute(lambda: None, JobChange(filled, loads=(load,)))
             try:
                 return self._create(view, job, loaded_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,10 +66,14 @@ class JobPlanner:
                 raise ConnectorError((view.sink or {}).get(CONNECTOR_OPTION, ""), NO_SOURCE_TO_WAIT)
         return job
 
-    def loaded_view(self, view: TableCatalog, table_ids: Mapping[str, int]) -> Job:
-        """The job of a new view whose internal tables have the ids `table_ids` by name, over its tables as they are
-        now. NotFound, CatalogError as `new_view`."""
-        return self._query_job(view, plan_known(view, self._catalog.get, table_ids.__getitem__))
+    def loaded_view(self, view: TableCatalog, plan: StreamPlan) -> Job:
+        """The job of a new view by its plan, over its tables as they are now. NotFound, CatalogError as `new_view`."""
+        own = {table.id: table for table in (view, *plan.state_tables)}
+
+        def table_of_id(table_id: int) -> TableCatalog:
+            return own[table_id] if table_id in own else self._catalog.get(table_id)
+
+        return self._query_job(view, stream_plan_from_text(stream_plan_to_text(plan), table_of_id))
 
     def record_of(self, job: Job, parallelism: int | None = None) -> JobRecord | None:
         """What the catalog stores of a job; None for that of a table."""

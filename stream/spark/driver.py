@@ -27,6 +27,7 @@ from relational.table.storage_table import StorageTable
 from stream.error_counts import StoredErrorCounts
 from stream.options import NAME_PREFIXES
 from stream.plan.fragments import Fragment
+from stream.plan.serialize import stream_plan_to_text
 from stream.plan.stream_plan import StreamScanNode
 from stream.spark.fragments import backfill_fragments
 from stream.spark.shuffle_files import ShufflePart
@@ -96,7 +97,8 @@ class BulkBackfill:
             spec = BackfillSpec(
                 view=view,
                 tables=(leaf.table,),
-                state_ids={state.name: state.id for state in plan.state_tables},
+                states=plan.state_tables,
+                plan=stream_plan_to_text(plan),
                 epoch=epoch,
                 tasks=(len(parts), *others),
                 url=playground.url,
@@ -109,7 +111,7 @@ class BulkBackfill:
             pinned.check()
             files = tuple(sorted(files, key=lambda info: info.smallest))
             load = LoadedFiles(f"backfill-{view.id}-{os.urandom(8).hex()}", files)
-            return playground.meta.ddl.create_with_history(view, spec.state_ids, load, epoch)
+            return playground.meta.ddl.create_with_history(view, plan, load, epoch)
 
     def _run(
         self, spec: BackfillSpec, scans: Sequence[TaskSpec]

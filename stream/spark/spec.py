@@ -1,13 +1,12 @@
 """BackfillSpec, shared by all tasks of one bulk backfill, and TaskSpec, the input of one task: versioned records.
 
-A task plans the view again from its catalog with the table ids that the driver allocated, so driver and tasks run the
-same executors over the same tables. No object of this project is pickled.
+The driver plans the view once; tasks and the running job get that plan, as the catalog stores it, and its tables: a
+second plan would hash the groups of DISTINCT values by another key. No object of this project is pickled.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 
@@ -16,24 +15,26 @@ from hummock.epoch import Epoch
 from hummock.options import StorageOptions
 from relational.catalog.objects import TableCatalog
 from stream.plan.fragments import Fragment
-from stream.plan.planner import plan_known
+from stream.plan.serialize import stream_plan_from_text
 from stream.spark.fragments import backfill_fragments
 from stream.spark.shuffle_files import ShuffleBlock
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)
 class BackfillSpec:
     """The history of `view` over `tables`, as they were at `epoch`.
 
-    `state_ids`: the ids of its internal tables by name. `tasks`: the number of tasks of each fragment. Files are
+    `plan`: that of the view, as `stream_plan_to_text` makes it; `states`: its internal tables. `tasks`: the number of
+    tasks of each fragment. Files are
     written to the store at `url` under names that begin with one of `prefixes`, built with the options `storage`. A
     task buffers at most `memory_bytes` of its output in memory."""
 
     view: TableCatalog
     tables: tuple[TableCatalog, ...]
-    state_ids: Mapping[str, int]
+    states: tuple[TableCatalog, ...]
+    plan: str
     epoch: Epoch
     tasks: tuple[int, ...]
     url: str
@@ -43,15 +44,16 @@ class BackfillSpec:
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
-        tables = {table.id: table for table in self.tables}
-        return backfill_fragments(plan_known(self.view, tables.__getitem__, self.state_ids.__getitem__))
+        tables = {table.id: table for table in (self.view, *self.tables, *self.states)}
+        return backfill_fragments(stream_plan_from_text(self.plan, tables.__getitem__))
 
     def to_bytes(self) -> bytes:
         record = {
             "format": FORMAT,
             "view": self.view.to_json(),
             "tables": [table.to_json() for table in self.tables],
-            "state_ids": dict(self.state_ids),
+            "states": [table.to_json() for table in self.states],
+            "plan": self.plan,
             "epoch": self.epoch,
             "tasks": list(self.tasks),
             "url": self.url,
@@ -69,7 +71,8 @@ class BackfillSpec:
         return cls(
             view=TableCatalog.from_json(record["view"]),
             tables=tuple(map(TableCatalog.from_json, record["tables"])),
-            state_ids=record["state_ids"],
+            states=tuple(map(TableCatalog.from_json, record["states"])),
+            plan=record["plan"],
             epoch=Epoch(record["epoch"]),
             tasks=tuple(record["tasks"]),
             url=record["url"],

@@ -98,9 +98,10 @@ def spec_of(session, name, tasks=()):
     """The spec of a bulk backfill of an existing view, with the view's own table ids."""
     catalog = session._playground.catalog
     view = catalog.resolve(ObjectName(name))
-    ids = {table.name: table.id for table in catalog.internal_tables(view.id)}
+    states, plan = tuple(catalog.internal_tables(view.id)), catalog.snapshot.job_record(view.id).plan
     tables = tuple(map(catalog.get, view.dependencies))
-    return BackfillSpec(view, tables, ids, session.flush(), tasks, "memory://", ("ab" * 8,), StorageOptions(), 1 << 16)
+    names, storage = ("ab" * 8,), StorageOptions()
+    return BackfillSpec(view, tables, states, plan, session.flush(), tasks, "memory://", names, storage, 1 << 16)
 
 
 def shown(fragments):
@@ -115,7 +116,7 @@ def shown(fragments):
 
 def same_rows(session, spec, reports, objects):
     storage = session._playground.storage
-    states = [table_id for name, table_id in spec.state_ids.items() if not name.endswith(".progress")]
+    states = [table.id for table in spec.states if not table.name.endswith(".progress")]
     for table_id in (spec.view.id, *states):
         expected = dict(iter(storage.scan(KeyRange.table(table_id), spec.epoch)))
         assert rows_of_files(reports, objects, table_id) == expected

@@ -10,6 +10,7 @@ from hummock.meta.leases import read_leases
 from hummock.meta.records import lease_key
 from hummock.meta.store.base import MetaOperations
 from hummock.object_store.base import sstable_data_path
+from relational.catalog.names import ObjectName
 from relational.errors import CatalogError, Duplicate, NotFound
 from stream.errors import BackfillRefused
 from stream.spark.driver import BulkBackfill
@@ -54,6 +55,11 @@ def churn(session, rng):
         session.flush()
 
 
+def internal_tables(session, view):
+    catalog = session._playground.catalog
+    return catalog.internal_tables(catalog.resolve(ObjectName(view)).id)
+
+
 def rows(session, query):
     return sorted(map(repr, session.sql(query).to_arrow().to_pylist()))
 
@@ -68,6 +74,21 @@ def test_changes_that_come_meanwhile_are_in_the_view(session, rng, query):
     churn(session, rng)
     assert rows(session, "SELECT * FROM mv") == rows(session, query)
     assert stored(session, "mv") == stored(session, "twin")
+
+
+def test_distinct_values_of_hashed_groups_are_found_by_the_view_that_goes_on(session, rng):
+    """Their hashes are by a key that planning draws: the files and the running job have the same one."""
+    query = "SELECT note, COUNT(DISTINCT v) AS n, SUM(DISTINCT k) AS s, COUNT(*) AS c FROM t GROUP BY note"
+    tasks = LocalTasks(session, rng, lambda: churn(session, rng))
+    session.create_materialized_view("mv", session.sql(query), backfill=BulkBackfill(tasks))
+    assert any(table.name.endswith(".distinct0") and len(table.pk) == 3 for table in internal_tables(session, "mv"))
+    assert rows(session, "SELECT * FROM mv") == rows(session, query)
+    for _ in range(3):
+        churn(session, rng)
+        assert rows(session, "SELECT * FROM mv") == rows(session, query)
+    session.sql("DELETE FROM t")
+    session.flush()
+    assert rows(session, "SELECT * FROM mv") == []
 
 
 @pytest.mark.parametrize(("of_table", "of_view"), [(7, 256), (256, 3), (1, 1_000), (32_768, 5)])
