@@ -20,7 +20,7 @@ QUERIES = {
     "by_end": f"SELECT window_end, k, {CALLS} FROM {HOP} WHERE k IS NOT NULL GROUP BY window_end, k",
     "of_distinct": f"SELECT window_start, count(DISTINCT k) AS n FROM {HOP} GROUP BY window_start",
 }
-LENGTHS = [(1, 4), (2, 10), (3, 3), (5, 20)]
+LENGTHS = [(1, 4), (2, 10), (3, 3), (5, 20), (2, 40)]
 
 
 def in_duckdb(query: str, slide: int, size: int) -> str:

@@ -10,7 +10,8 @@
 
 HOP has a row once for each of its windows. All of them begin at a pane's distance from the pane that the row is in, so
 the rows of a pane are counted once, and the few groups of panes come once for each window instead. This is done where S
-is shared by these windows alone. With a watermark the panes are shared by a union, too, through which it passes.
+is shared by these windows alone. The panes are shared by a union, too, where a watermark has to pass through it, and
+where the windows are so many that to find the number of each row takes longer than a branch for each.
 Source: J. Li et al., "No pane, no gain: efficient evaluation of sliding-window aggregates over data streams", SIGMOD
 Record 34(1), 2005.
 """
@@ -42,6 +43,9 @@ from relational.plan.logical.share import readers_of_shares
 from relational.plan.rules.window_extremes import after, window_of
 from relational.types.data_type import DataType
 
+MOST_EXPANDED = 12
+"""Windows of a row: CASE compares each of so many rows with as many numbers."""
+
 
 def window_panes(plan: LogicalPlan) -> LogicalPlan:
     """The plan with aggregations of panes below those of their windows."""
@@ -72,7 +76,8 @@ def _changed(plan: Aggregate, readers: Counter[int]) -> LogicalPlan:
         AggCall(AggKind.SUM, width + at, None, False, aggregate_type(AggKind.SUM, each.data_type) or each.data_type)
         for at, each in enumerate(plan.calls)
     )
-    rows = _united(panes, found) if panes.properties.watermarks else _expanded(panes, found)
+    is_united = bool(panes.properties.watermarks) or found.count > MOST_EXPANDED
+    rows = _united(panes, found) if is_united else _expanded(panes, found)
     whole = Aggregate(rows, tuple(range(width)), sums, plan.names)
     refs = input_refs(whole.schema.types)
     given = (ref if ref.data_type == each.data_type else Cast(ref, each.data_type)
