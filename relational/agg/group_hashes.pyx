@@ -1,4 +1,4 @@
-"""GroupHashes: 128 bits for each group of an aggregation, which stand for its columns in keys of state tables.
+"""GroupHashes: two words for each group of an aggregation, which stand for its columns in keys of state tables.
 
 The entries of a group then have short keys of one length, whatever its columns are. Two BIGINTs, which are not negative
 in the first column:

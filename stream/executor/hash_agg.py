@@ -110,7 +110,7 @@ class HashAggExecutor(Executor):
         self._groups = groups
         self._is_global = not group_by
         self._state_table = state_table
-        self._extremes, self._distinct = tuple(extremes), tuple(distinct)
+        self._extremes, self._distinct, self._is_hashed = tuple(extremes), tuple(distinct), hashes is not None
         self._read_values = [each.read for each in self._distinct]
         beside: list[TableOfInputs] = [*self._extremes, *self._distinct, *self._ordered]
         self._tables = (state_table, *(each.table for each in beside))
@@ -173,6 +173,7 @@ class HashAggExecutor(Executor):
     def _pass_barrier(self, barrier: Barrier) -> Iterator[Message]:
         """Commits the tables, without what a watermark has passed, then the watermarks and the barrier."""
         closing = self._watermarks.get(self._key[0]) if self._key else None
+        assert closing is None or not self._is_hashed, "a watermark would drop rows by the hash of their group"
         for table in self._tables:
             if closing is not None:
                 table.update_watermark(closing.value)
