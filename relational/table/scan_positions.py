@@ -127,7 +127,7 @@ class ScanPositions:
         """(user keys, first vnode, last vnode) of the rows that were not read yet: runs of neighbouring vnodes, in
         order; a vnode that was read in part begins a run."""
         for first, last in _runs(~self._done, self._keys):
-            begin = self._keys[first] + b"\0" if first in self._keys else user_key(self._table_id, first, b"")
+            begin = _end_of_row(self._keys[first]) if first in self._keys else user_key(self._table_id, first, b"")
             yield KeyRange(begin, self._end_of(last)), first, last
 
     def passed_ranges(self) -> Iterator[KeyRange]:
@@ -135,7 +135,7 @@ class ScanPositions:
         for first, last in _runs(self._owned & self._done, ()):
             yield KeyRange(user_key(self._table_id, first, b""), self._end_of(last))
         for vnode, key in self._keys.items():
-            yield KeyRange(user_key(self._table_id, vnode, b""), key + b"\0")
+            yield KeyRange(user_key(self._table_id, vnode, b""), _end_of_row(key))
 
     def advance(self, first: int, last_key: bytes, rows: int) -> int:
         """`rows` more rows, up to user key `last_key`, of a run that begins with vnode `first` were read; the vnode of
@@ -176,6 +176,14 @@ class ScanPositions:
         key = self._keys.get(vnode, b"")
         prefix = len(user_key(self._table_id, vnode, b""))
         return vnode, key[prefix:], bool(self._done[vnode]), self._rows.get(vnode, 0)
+
+
+def _end_of_row(key: bytes) -> bytes:
+    """The first user key after all entries of the row with this user key, which begin with it: one, or one of each of
+    its values. No key of another row begins with it."""
+    end = KeyRange.prefix(key).end
+    assert end is not None, key
+    return end
 
 
 def _runs(chosen: np.ndarray, starts: Container[int]) -> Iterator[tuple[int, int]]:
