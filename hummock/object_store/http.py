@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from queue import LifoQueue
 from typing import Any
 
+from hummock.base.forked import watch
 from hummock.epoch import monotonic_seconds
 from hummock.errors import ObjectStoreError
 from hummock.object_store.base import Buffer
@@ -26,7 +28,8 @@ class Answer:
 
 
 class HttpClient:
-    """Connections to one or more hosts, kept for reuse; thread safe, and of one process.
+    """Connections to one or more hosts, kept for reuse; thread safe. A forked process gets its own ones: processes must
+    not share a socket.
 
     An attempt fails if it cannot connect within `connect_seconds`, if no bytes move for `idle_seconds`, or if it
     exceeds its timeout, which may be overrun by at most one idle time.
@@ -37,10 +40,16 @@ class HttpClient:
 
         self._urllib3 = urllib3
         self._connect_seconds, self._idle_seconds = connect_seconds, idle_seconds
-        trust: dict[str, Any] = {"ca_certs": certificates} if certificates else {}
-        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, retries=False, **trust)
-        self._pool.pool_classes_by_scheme = {"http": _pool_class(urllib3.HTTPConnectionPool),
-                                             "https": _pool_class(urllib3.HTTPSConnectionPool)}
+        self._trust: dict[str, Any] = {"ca_certs": certificates} if certificates else {}
+        self._classes = {"http": _pool_class(urllib3.HTTPConnectionPool),
+                         "https": _pool_class(urllib3.HTTPSConnectionPool)}
+        self._pool = self._new_pool()
+        self._inherited: list[Any] = []     # kept, since closing them may wait for a lock that a parent's thread held
+        watch(self)
+
+    def note_fork(self) -> None:
+        self._inherited.append(self._pool)
+        self._pool = self._new_pool()
 
     def request(self, method: str, url: str, headers: Mapping[str, str], *, path: str, seconds: float,
                 body: Buffer | None = None, into: memoryview | None = None) -> Answer:
@@ -67,6 +76,11 @@ class HttpClient:
 
     def close(self) -> None:
         self._pool.clear()
+
+    def _new_pool(self) -> Any:
+        pool = self._urllib3.PoolManager(maxsize=CONNECTIONS, retries=False, **self._trust)
+        pool.pool_classes_by_scheme = self._classes
+        return pool
 
     def _receive(self, response: Any, method: str, path: str, until: float, into: Any) -> Answer:
         length = response.headers.get("Content-Length")
@@ -111,7 +125,22 @@ class HttpClient:
 def _pool_class(kind: Any) -> Any:
     """A connection pool that rejects answers with truncated headers."""
     connection = type("WholeHeadConnection", (kind.ConnectionCls,), {"response_class": _WholeHeadResponse})
-    return type("WholeHeadPool", (kind,), {"ConnectionCls": connection})
+    return type("WholeHeadPool", (kind,), {"ConnectionCls": connection, "QueueCls": _Connections})
+
+
+class _Connections(LifoQueue):
+    """The idle connections of a pool. urllib3 empties the queue at the end of the process, so in a forked one it must
+    be free, although a parent's thread may have held it.
+    """
+
+    def __init__(self, limit: int):
+        super().__init__(limit)
+        self._inherited: list[Any] = []
+        watch(self)
+
+    def note_fork(self) -> None:
+        self._inherited += self.queue
+        super().__init__(self.maxsize)
 
 
 class _WholeHeadResponse(http.client.HTTPResponse):

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hummock.base.file_io import read_into, sync_file
+from hummock.base.forked import watch
 from hummock.errors import (
     DiskFull,
     InvalidPath,
@@ -64,6 +65,10 @@ class LocalObjectStore(ObjectStore):
             self._temporary = self._real_root / TEMPORARY
             if self._temporary.is_dir():
                 self._remove_leftovers()
+        watch(self)
+
+    def note_fork(self) -> None:
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:

@@ -119,11 +119,15 @@ class ObjectLogMetaStore(MetaStore):
         self._checkpoint = 0            # the newest known
         self._newest_at = monotonic()   # the next record, if there is one, was created after this moment
         self._has_written = False
-        with self._typed():
-            self._state = LogState(self._identify(create))
-            recorded = self._guard.newest()
-            self._reload()
-        self._check_guard_record(recorded, accept_rollback)
+        try:
+            with self._typed():
+                self._state = LogState(self._identify(create))
+                recorded = self._guard.newest()
+                self._reload()
+            self._check_guard_record(recorded, accept_rollback)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -180,8 +184,10 @@ class ObjectLogMetaStore(MetaStore):
 
     def close(self) -> None:
         """Idempotent."""
+        if self._pid != os.getpid():        # before any wait, since a parent's thread may have the lock
+            return
         with self._lock:
-            if self._closed or self._pid != os.getpid():
+            if self._closed:
                 return
             self._closed = True
             if self._has_written:

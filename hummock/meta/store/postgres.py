@@ -36,6 +36,7 @@ from hummock.errors import (
 from hummock.meta.store.base import MetaOperations, MetaStore, check_key
 from hummock.meta.store.rollback_guard_bucket import GUARDS, IDENTITY, BucketRollbackGuard, GuardRecord
 from hummock.meta.store.row_digests import COLUMNS, DatabaseDigest, checked_value, row_digest
+from hummock.meta.store.shared_clock import Reading, SharedClock
 from hummock.object_store.base import ObjectStore, RandomBytes
 
 DEFAULT_SCHEMA = "hummock"
@@ -76,7 +77,7 @@ class PostgresMetaStore(MetaStore):
         self._pid, self._on_close = os.getpid(), on_close
         self._closed = False
         self._connection: Connection | None = None
-        self._clock: tuple[float, int] | None = None
+        self._clock = SharedClock(self._read_clock, CLOCK_KEPT_SECONDS)
         self._acknowledged: DatabaseDigest | None = None       # the newest seen by this handle
         try:
             self._open(create, accept_rollback)
@@ -102,6 +103,7 @@ class PostgresMetaStore(MetaStore):
         return [(row[0], checked_value(row, self._url)) for row in rows]
 
     def transaction(self, operations: MetaOperations) -> None:
+        self._check_process()
         with self._lock:
             summary = self._run(lambda connection: self._transact(connection, operations))
             if summary is not None:
@@ -112,24 +114,15 @@ class PostgresMetaStore(MetaStore):
         return self._run(self._verified).rows
 
     def now_ms(self) -> int:
-        """The server's clock, read when it answers and extrapolated by this machine's monotonic one."""
-        now = monotonic_seconds()
-        clock = self._clock
-        if clock is None or now - clock[0] > CLOCK_KEPT_SECONDS:
-            query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-            try:
-                row = self._run(lambda connection: connection.execute(query).fetchone())
-                self._clock = clock = (now, 0 if row is None else row[0])
-            except MetaStoreError:
-                if clock is None:
-                    raise
-            now = monotonic_seconds()
-        return clock[1] + int((now - clock[0]) * 1000)
+        """The server's clock, by `SharedClock`."""
+        return self._clock.now_ms()
 
     def close(self) -> None:
         """Idempotent. In a forked child it does nothing: the connection belongs to the parent."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
-            if self._closed or self._pid != os.getpid():
+            if self._closed:
                 return
             self._closed = True
             if self._guard is not None and self._acknowledged is not None:
@@ -192,8 +185,8 @@ class PostgresMetaStore(MetaStore):
         if not writes:
             self._check(operations, self._rows_of(connection, operations))
             return None
-        connection.execute("BEGIN")
         try:
+            connection.execute("BEGIN")
             before = self._read_digest(connection, " FOR UPDATE")
             rows = self._rows_of(connection, operations)
             self._check(operations, rows)
@@ -201,15 +194,27 @@ class PostgresMetaStore(MetaStore):
             after = before.after(operations, [(key, rows[key]) for key in changed])
             self._write(connection, operations, changed, after)
         except BaseException:
-            with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
+            self._roll_back(connection)
             raise
         try:
             connection.execute("COMMIT")
         except psycopg.Error as error:
             self._disconnect()
             raise OutcomeUnknown(f"{self._url}: commit ended with {error}") from error
+        except BaseException:
+            self._disconnect()
+            raise
         return after
+
+    def _roll_back(self, connection: Connection) -> None:
+        """Ends the transaction, if need be by closing the connection: what remained open would join the next one."""
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._disconnect()
+        except BaseException:
+            self._disconnect()
+            raise
 
     def _rows_of(self, connection: Connection, operations: MetaOperations) -> dict[str, bytes]:
         keys = list({*operations.require, *operations.delete, *operations.put})
@@ -243,10 +248,23 @@ class PostgresMetaStore(MetaStore):
 
     # -- the connection ------------------------------------------------------------------------------------
 
-    def _run(self, work: Callable[[Connection], Result]) -> Result:
-        """Runs `work`, once more if the connection was lost before its end: nothing was written by then."""
+    def _read_clock(self) -> Reading:
+        def work(connection: Connection) -> Reading:
+            asked = monotonic_seconds()
+            query = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            [(server_ms,)] = connection.execute(query).fetchall()
+            return Reading(server_ms, asked, monotonic_seconds())
+
+        return self._run(work)
+
+    def _check_process(self) -> None:
+        """Raises `MetaStoreForked` in a forked child: before any wait, since a parent's thread may have the lock."""
         if self._pid != os.getpid():
             raise MetaStoreForked(self._url, self._pid, os.getpid())
+
+    def _run(self, work: Callable[[Connection], Result]) -> Result:
+        """Runs `work`, once more if the connection was lost before its end: nothing was written by then."""
+        self._check_process()
         with self._lock:
             if self._closed:
                 raise StoreClosed(f"meta store {self._url}")
@@ -268,13 +286,18 @@ class PostgresMetaStore(MetaStore):
             milliseconds = self._timeout_ms
             connection = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS,
                                          tcp_user_timeout=milliseconds, application_name="hummock")
+            try:
+                for name, value in (
+                    ("search_path", self._schema), ("synchronous_commit", "on"), ("client_min_messages", "warning"),
+                    ("lock_timeout", milliseconds), ("statement_timeout", 2 * milliseconds),
+                    ("idle_in_transaction_session_timeout", max(1, milliseconds // 2)),
+                ):
+                    connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
+            except BaseException:
+                with suppress(psycopg.Error):
+                    connection.close()
+                raise
             self._connection = connection
-            for name, value in (
-                ("search_path", self._schema), ("synchronous_commit", "on"), ("client_min_messages", "warning"),
-                ("lock_timeout", milliseconds), ("statement_timeout", 2 * milliseconds),
-                ("idle_in_transaction_session_timeout", max(1, milliseconds // 2)),
-            ):
-                connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
         return self._connection
 
     def _disconnect(self) -> None:

@@ -32,6 +32,7 @@ from hummock.errors import (
     ObjectStoreError,
     ObjectStoreRefused,
 )
+from hummock.meta.store.shared_clock import Reading, SharedClock
 from hummock.object_store.base import ObjectStore, RandomBytes
 from hummock.object_store.conditional_put_check import require_exclusive_creation
 
@@ -71,7 +72,7 @@ class GuardRecord:
 
 
 class BucketRollbackGuard:
-    """The objects under `store/` of one object store. Not thread safe: its meta store's lock guards it.
+    """The objects under `store/` of one object store. Its meta store's lock guards it; only `now_ms` is thread safe.
 
     Methods raise `MetaStoreError` or a subclass if the object store fails.
     """
@@ -82,7 +83,7 @@ class BucketRollbackGuard:
         self._written: list[str] = []               # existing guard records, oldest first
         self._last = GuardRecord(b"")                 # the newest one
         self._written_at = monotonic()
-        self._clock: tuple[float, int] | None = None
+        self._clock = SharedClock(self._read_clock, CLOCK_KEPT_SECONDS, monotonic)
 
     def identity(self, create: bool) -> bytes | None:
         """The id of the store; None if it does not exist and `create` is false."""
@@ -166,17 +167,18 @@ class BucketRollbackGuard:
         self.note(recorded, now=True)
 
     def now_ms(self) -> int:
-        """The object store's clock, read when it answers and extrapolated by this machine's monotonic one."""
-        now = self._monotonic()
-        if self._clock is None or now - self._clock[0] > CLOCK_KEPT_SECONDS:
-            try:
-                self._objects.put(CLOCK, self._random_bytes(16))
-                self._clock = now, self._objects.head(CLOCK).modified_ms
-            except ObjectStoreError as error:
-                if self._clock is None:
-                    raise MetaStoreError(str(error)) from error
-            now = self._monotonic()
-        return self._clock[1] + int((now - self._clock[0]) * 1000)
+        """The object store's clock, by `SharedClock`; a store whose dates are whole seconds is behind by up to one."""
+        return self._clock.now_ms()
+
+    def _read_clock(self) -> Reading:
+        """The date of an object written now. Another process may write it again, but not after the answer."""
+        asked = self._monotonic()
+        try:
+            self._objects.put(CLOCK, self._random_bytes(16))
+            date_ms = self._objects.head(CLOCK).modified_ms
+        except ObjectStoreError as error:
+            raise MetaStoreError(str(error)) from error
+        return Reading(date_ms, asked, self._monotonic())
 
 
 def _path_of(serial: int) -> str:

@@ -1,3 +1,4 @@
+import queue
 import socket
 import threading
 import time
@@ -7,6 +8,7 @@ import pytest
 
 from hummock.errors import ObjectStoreError
 from hummock.object_store.http import PART_BYTES, HttpClient
+from tests.support.drivers.forks import held_by_a_thread, outcomes_in_a_child
 
 
 @contextmanager
@@ -127,3 +129,25 @@ def test_nobody_there_is_an_error_of_the_object(client):
     with pytest.raises(ObjectStoreError) as caught:
         get(client, "http://127.0.0.1:9/x")
     assert caught.value.path == "a"
+
+
+def test_a_fork_waits_for_no_thread_of_its_parent(client):
+    with scripted_server(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx.") as (url, _):
+        get(client, url)
+    pool = client._pool.connection_from_url(url)
+    connection = pool.pool.get()
+    pool.pool.put(connection)
+    assert connection.sock is not None
+
+    def request():
+        get(client, "http://127.0.0.1:9/x")
+
+    def end():                                          # as urllib3 does when a process ends
+        with pytest.raises(queue.Empty):
+            pool.pool.get(block=False)
+
+    with held_by_a_thread(client._pool.pools.lock, pool.pool.mutex):
+        outcomes = outcomes_in_a_child({"request": request, "close": client.close, "end": end})
+    assert outcomes.pop("request").startswith("ObjectStoreError")
+    assert outcomes == {"close": "", "end": ""}
+    assert pool.pool.get() is connection                # the parent's own

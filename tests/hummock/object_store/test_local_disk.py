@@ -16,6 +16,7 @@ from hummock.metrics import Metrics
 from hummock.object_store.instrumented import InstrumentedObjectStore, Pacing
 from hummock.object_store.local import TEMPORARY, LocalObjectStore
 from hummock.options import RetryOptions
+from tests.support.drivers.forks import held_by_a_thread, outcomes_in_a_child
 from tests.support.drivers.quick_files import quick_directory
 from tests.support.servers.file_calls import between
 
@@ -296,3 +297,10 @@ def test_a_large_piece_that_failed_half_way_can_be_written_again(tmp_path, monke
     writer.write(LARGE)
     writer.close()
     assert store.get("a") == LARGE * 2
+
+
+def test_a_fork_waits_for_no_thread_of_its_parent(tmp_path):
+    store = LocalObjectStore(tmp_path)
+    store.put("d/a", b"1")
+    with held_by_a_thread(store._lock):
+        assert outcomes_in_a_child({"get": lambda: store.get("d/a")}) == {"get": ""}

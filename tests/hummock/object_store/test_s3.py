@@ -20,6 +20,7 @@ from hummock.object_store.s3 import KEYS_AT_ONCE, STALE_UPLOAD_MS, S3ObjectStore
 from hummock.object_store.s3_client import typed_error
 from hummock.object_store.url import parse_address
 from hummock.options import MIB, RetryOptions
+from tests.support.drivers.forks import held_by_a_thread, outcomes_in_a_child
 from tests.support.servers.s3_server import ENVIRONMENT
 from tests.support.suites.object_store_suite import ObjectStoreSuite
 
@@ -292,16 +293,25 @@ class TestRequests:
 
     def test_a_fork_opens_connections_of_its_own(self, store):
         store.put("a", b"1")
-        http = store.client._http
+        pool = store.client._http._pool
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            is_other = store.get("a") == b"1" and store.client._http is not http
+            is_other = store.get("a") == b"1" and store.client._http._pool is not pool
             os.write(writer, b"y" if is_other else b"n")
             os._exit(0)
         os.waitpid(child, 0)
         assert os.read(reader, 1) == b"y"
         assert store.get("a") == b"1"
+
+    def test_a_fork_waits_for_no_thread_of_its_parent(self, store):
+        store.put("a", b"1")
+        store.get("a")
+        client = store.client
+        calls = {"get": lambda: store.get("a"), "put": lambda: store.put("a", b"2"), "close": store.close}
+        with held_by_a_thread(client._lock, client._http._pool.pools.lock):
+            assert outcomes_in_a_child(calls) == dict.fromkeys(calls, "")
+        assert store.get("a") == b"2"
 
 
 class TestErrors:
@@ -332,6 +342,8 @@ class TestErrors:
         (403, "RequestTimeTooSkewed", ObjectStoreError), (409, "ConditionalRequestConflict", ObjectStoreError),
         (429, "", ObjectStoreError), (500, "InternalError", ObjectStoreError), (503, "SlowDown", ObjectStoreError),
         (400, "", ObjectStoreError), (0, "", ObjectStoreError),
+        (400, "ExpiredToken", ObjectStoreError), (400, "TokenRefreshRequired", ObjectStoreError),
+        (400, "InvalidToken", ObjectStoreRefused),
     ])
     def test_each_answer_is_typed(self, status, code, kind):
         assert type(typed_error("a", status, code, "why")) is kind

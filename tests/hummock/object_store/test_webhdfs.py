@@ -9,6 +9,7 @@ from hummock.object_store.http import Answer
 from hummock.object_store.url import parse_address
 from hummock.object_store.webhdfs import TEMPORARY, WebHdfsObjectStore, _raise_for
 from hummock.options import RetryOptions
+from tests.support.drivers.forks import outcomes_in_a_child
 from tests.support.servers.webhdfs_double import webhdfs_double
 from tests.support.suites.object_store_suite import ObjectStoreSuite
 
@@ -58,3 +59,18 @@ def test_each_answer_is_typed(status, body, kind):
     with pytest.raises(ObjectStoreError) as caught:
         _raise_for("a", Answer(status, {}, body, len(body)))
     assert type(caught.value) is kind
+
+
+def test_a_fork_opens_connections_of_its_own(store):
+    def sockets():
+        pools = store._http._pool.pools
+        idle = [connection for host in pools.keys() for connection in pools[host].pool.queue]     # noqa: SIM118
+        return {connection.sock.getsockname() for connection in idle if connection is not None}
+
+    def read():
+        assert store.get("a") == b"1" and sockets() and not sockets() & parent
+
+    store.put("a", b"1")
+    parent = sockets()
+    assert parent and outcomes_in_a_child({"read": read}) == {"read": ""}
+    assert store.get("a") == b"1" and sockets() == parent

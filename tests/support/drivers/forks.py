@@ -3,9 +3,34 @@
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 CHILD_SECONDS = 30
+
+
+@contextmanager
+def held_by_a_thread(*locks: Any) -> Iterator[None]:
+    """The locks are held by another thread, which a child forked inside does not have."""
+    are_held, ends = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            are_held.set()
+            ends.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    are_held.wait()
+    try:
+        yield
+    finally:
+        ends.set()
+        holder.join()
 
 
 def outcomes_in_a_child(calls: Mapping[str, Callable[[], object]]) -> dict[str, str]:

@@ -17,15 +17,17 @@ from hummock.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     StoreClosed,
+    StoreNotFound,
 )
 from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.object_log import ObjectLogMetaStore
 from hummock.meta.store.object_log_format import CHECKPOINT_MAGIC, LogRecord
 from hummock.meta.store.object_log_gc import LogListing
-from hummock.meta.store.rollback_guard_bucket import GUARD_EVERY, IDENTITY, BucketRollbackGuard, GuardRecord
+from hummock.meta.store.rollback_guard_bucket import CLOCK, GUARD_EVERY, IDENTITY, BucketRollbackGuard, GuardRecord
 from hummock.object_store.local import LocalObjectStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import MetaOptions
+from tests.support.drivers.forks import held_by_a_thread, outcomes_in_a_child
 from tests.support.servers.object_store_faults import Fault, FaultKind, FaultyObjectStore
 from tests.support.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 from tests.support.worlds.manager_parts import Files, epoch_of, open_manager
@@ -398,6 +400,51 @@ def test_leases_run_by_the_clock_of_the_objects(world):
     assert one.now_ms() == world.clock() and world.calls() == [("put", "store/clock")]
     with pytest.raises(MetaStoreError):
         BucketRollbackGuard(FaultyObjectStore(world.objects, world.plan), os.urandom).now_ms()
+
+
+@pytest.mark.parametrize("slow", ["put", "head"])
+def test_leases_do_not_run_ahead_by_the_wait_for_the_objects(world, monkeypatch, slow):
+    store, call = world.open(), getattr(world.objects, slow)
+    store.now_ms()
+
+    def late(path, *arguments, **options):
+        if path == CLOCK:
+            world.clock.advance(9_000)          # retries
+        return call(path, *arguments, **options)
+
+    monkeypatch.setattr(world.objects, slow, late)
+    world.clock.advance(10_000_000)
+    assert store.now_ms() == world.clock()
+    world.clock.advance(9_000)
+    assert store.now_ms() == world.clock()
+
+
+def test_a_clock_that_was_slow_to_read_is_behind_by_that_at_most(world, monkeypatch):
+    store, head = world.open(), world.objects.head
+
+    def late(path):
+        world.clock.advance(9_000)
+        return head(path)
+
+    monkeypatch.setattr(world.objects, "head", late)
+    assert world.clock() - 9_000 <= store.now_ms() <= world.clock()
+    monkeypatch.setattr(world.objects, "head", head)
+    world.clock.advance(10_001)
+    assert store.now_ms() == world.clock()
+
+
+def test_a_fork_closes_without_waiting_for_a_thread_of_its_parent(world):
+    store = world.open()
+    with held_by_a_thread(store._lock):
+        assert outcomes_in_a_child({"close": store.close}) == {"close": ""}
+    count(store)
+
+
+def test_what_was_opened_for_a_log_is_closed_if_there_is_none():
+    closed = []
+    with pytest.raises(StoreNotFound):
+        ObjectLogMetaStore(MemoryObjectStore(), create=False, on_close=lambda: closed.append(1))
+    assert closed == [1]
 
 
 def test_guard_records_are_no_more_than_their_share_of_requests(world):

@@ -1,11 +1,14 @@
 """The meta store in PostgreSQL: the suite, lost connections and responses, loss and damage of the database."""
 
 import itertools
+import threading
+import time
 
 import pytest
 
 import hummock
 from hummock.columnar.write_batch import WriteBatch
+from hummock.epoch import wall_clock_ms
 from hummock.errors import (
     InvalidOption,
     MetaStoreBusy,
@@ -18,6 +21,7 @@ from hummock.errors import (
 )
 from hummock.meta.store.base import MetaOperations
 from hummock.object_store.memory import MemoryObjectStore
+from tests.support.drivers.forks import held_by_a_thread, outcomes_in_a_child
 from tests.support.suites.meta_store_suite import MetaStoreSuite, a_fork_is_refused, openers_agree, put
 
 psycopg = pytest.importorskip("psycopg")
@@ -212,6 +216,84 @@ def test_an_older_copy_and_another_stores_database_are_refused(url, admin):
 def test_a_fork_may_not_use_the_handle(url):
     store = PostgresMetaStore(url)
     a_fork_is_refused(store)
+    store.close()
+
+
+def test_a_fork_waits_for_no_thread_of_its_parent(url):
+    store = PostgresMetaStore(url)
+    calls = {"get": lambda: store.get("a"), "transaction": lambda: store.transaction(put(a=b"1")), "close": store.close}
+    with held_by_a_thread(store._lock):
+        outcomes = outcomes_in_a_child(calls)
+    assert outcomes["get"].startswith("MetaStoreForked") and outcomes["transaction"].startswith("MetaStoreForked")
+    assert outcomes["close"] == ""
+    store.transaction(put(a=b"1"))
+    store.close()
+
+
+@pytest.mark.parametrize("slow", ["lock", "connection"])
+def test_its_clock_is_not_ahead_by_a_wait(url, monkeypatch, slow):
+    store = PostgresMetaStore(url)
+    if slow == "lock":
+        reader = threading.Thread(target=store.now_ms)
+        with held_by_a_thread(store._lock):
+            reader.start()
+            time.sleep(0.5)
+        reader.join()
+    else:
+        connect = psycopg.connect
+        store._disconnect()
+        monkeypatch.setattr(psycopg, "connect", lambda *given, **named: time.sleep(0.5) or connect(*given, **named))
+    before = wall_clock_ms()
+    now_ms = store.now_ms()
+    assert before - 400 < now_ms <= wall_clock_ms()         # the server has this machine's clock
+    store.close()
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt."""
+
+
+def interrupt_at(patch, is_hit, *, after=False):
+    """A statement for which `is_hit(query, arguments)` is interrupted, before or after the server has run it."""
+    execute = psycopg.Connection.execute
+
+    def cut(connection, query, *arguments, **options):
+        if not is_hit(query, arguments):
+            return execute(connection, query, *arguments, **options)
+        if after:
+            execute(connection, query, *arguments, **options)
+        raise Interrupted
+
+    patch.setattr(psycopg.Connection, "execute", cut)
+
+
+def test_an_interrupt_while_it_connects_leaves_no_connection_without_timeouts(url, admin, monkeypatch):
+    store = PostgresMetaStore(url)
+    store._disconnect()
+    made, connect = [], psycopg.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg, "connect", lambda *given, **named: made.append(connect(*given, **named)) or made[-1])
+        interrupt_at(patch, lambda query, arguments: "set_config" in str(query) and arguments[0][0] == "lock_timeout")
+        with pytest.raises(Interrupted):
+            store.get("a")
+    assert [connection.closed for connection in made] == [True]
+    assert store._run(lambda connection: connection.execute("SHOW lock_timeout").fetchone()) == ("10s",)
+    store.close()
+
+
+@pytest.mark.parametrize(("statement", "after"), [("BEGIN", True), ("COMMIT", False), ("ROLLBACK", False)])
+def test_an_interrupted_transaction_is_not_left_open(url, admin, monkeypatch, statement, after):
+    store = PostgresMetaStore(url, busy_timeout_ms=60_000)
+    require = {"x": b"another"} if statement == "ROLLBACK" else {}
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, lambda query, _: query == statement, after=after)
+        with pytest.raises(Interrupted):
+            store.transaction(MetaOperations(require=require, put={"a": b"1"}))
+    admin.execute("SET lock_timeout = '20s'")           # the server itself would end the transaction after 30 s
+    assert admin.execute("SELECT serial FROM summary FOR UPDATE").fetchone() == (0,)
+    assert store.verify() == 0
+    store.transaction(put(b=b"2"))
+    assert store.list("") == [("b", b"2")]
     store.close()
 
 
