@@ -9,6 +9,7 @@
     ├── EvaluationError (ArithmeticError) no value for a row: division by zero, overflow, bad cast
     │   └── FunctionFailed                a user function raised, or answered otherwise than it was declared
     ├── QueryTooLarge (RuntimeError)      a query exceeds one of its limits
+    ├── SpillFailed (RuntimeError)        rows of a query could not be written to a temporary file, or read from it
     ├── ConsistencyError (RuntimeError)   a change that contradicts the state it is applied to
     ├── RequestRefused (ValueError)       rows for the session that serves the store; it wrote none of them
     │   ├── BatchGap                      batches of a streaming writer that never arrived
@@ -164,6 +165,21 @@ class QueryTooLarge(RelationalError, RuntimeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return QueryTooLarge, (self.what, self.option, self.limit)
+
+
+class SpillFailed(RelationalError, RuntimeError):
+    """Rows that a query has no memory for could not be written to a temporary file in `directory`, or read from it, for
+    `reason`."""
+
+    def __init__(self, directory: str, reason: str):
+        self.directory, self.reason = directory, reason
+        super().__init__(
+            f"a temporary file of a query in {directory!r}: {reason}; query_directory sets another directory, "
+            "query_memory_bytes how much is held in memory"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SpillFailed, (self.directory, self.reason)
 
 
 class ConsistencyError(RelationalError, RuntimeError):

@@ -18,6 +18,7 @@ NAME_PREFIXES = 16
 CACHE_SHARE = 4     # of the memory that is usable, where the options do not say how much
 ROWS_LIMIT = 1 << 40
 BYTES_LIMIT = 1 << 62
+LEAST_QUERY_BYTES = 1 << 20
 RANGES = {
     "barrier_interval_ms": (1, MS_LIMIT),
     "checkpoint_frequency": (1, 1 << 20),
@@ -39,6 +40,8 @@ RANGES = {
     "state_cache_bytes": (0, BYTES_LIMIT),
     "aggregation_flush_groups": (1, ROWS_LIMIT),
     "column_cache_bytes": (0, BYTES_LIMIT),
+    "query_memory_bytes": (0, BYTES_LIMIT),
+    "query_disk_bytes": (0, BYTES_LIMIT),
     "snapshot_slice_rows": (1, ROWS_LIMIT),
     "recursion_rounds": (1, ROWS_LIMIT),
     "recursion_rows": (1, ROWS_LIMIT),
@@ -119,6 +122,15 @@ class StreamOptions:
     """Sources are paused until `Session.resume()`, so that views can be created before the first row."""
     column_cache_bytes: int = 64 << 20
     """Cache of whole table columns at a committed epoch, for the queries of a session; 0: none."""
+    query_memory_bytes: int = 0
+    """Memory for the rows that queries hold, of all queries of a session together, and the greatest result of one; 0: a
+    quarter of the memory of the machine, or of the container; less than 1 MiB counts as 1 MiB. Sorts, joins,
+    aggregations and window functions over more rows write them to temporary files."""
+    query_disk_bytes: int = 0
+    """Of these files; 0: half of what is free in their directory when the first one is written."""
+    query_directory: str = ""
+    """Where these files are, which have no names and are gone with the process; "": where the system has temporary
+    files."""
     snapshot_slice_rows: int = 65_536
     """Rows that a backfill reads from the snapshot between two polls of its upstream."""
     recursion_rounds: int = 100_000
@@ -182,6 +194,9 @@ class SessionKeywords(StorageKeywords, total=False):
     replacement_scans: bool
     sources_paused: bool
     column_cache_bytes: int
+    query_memory_bytes: int
+    query_disk_bytes: int
+    query_directory: str
     snapshot_slice_rows: int
     recursion_rounds: int
     recursion_rows: int
@@ -227,3 +242,9 @@ def cache_bytes_of(options: StreamOptions) -> int:
 def task_cache_bytes(options: StreamOptions) -> int:
     """For the state of all executors of a Spark task, of which a machine runs several."""
     return min(options.state_cache_bytes or TASK_CACHE_BYTES, TASK_CACHE_BYTES)
+
+
+def query_limits(options: StreamOptions) -> tuple[int, int, str]:
+    """Of the queries of a session, as `QueryMemory` takes them."""
+    memory_bytes = options.query_memory_bytes and max(options.query_memory_bytes, LEAST_QUERY_BYTES)
+    return memory_bytes, options.query_disk_bytes, options.query_directory

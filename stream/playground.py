@@ -33,6 +33,8 @@ from hummock.options import CompactionOptions, StorageOptions
 from hummock.store.staging_store import StagingStore
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
+from relational.batch.query_memory import COUNTED as QUERY_COUNTED
+from relational.batch.query_memory import QueryMemory
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import TableCatalog
@@ -48,7 +50,7 @@ from stream.error_counts import RunningErrorCounts
 from stream.job_memory import OperatorMemory
 from stream.job_profile import FragmentProfile
 from stream.meta.meta_node import HummockCommitter, MetaNode, NodePins
-from stream.options import StreamOptions, cache_bytes_of
+from stream.options import StreamOptions, cache_bytes_of, query_limits
 from stream.protocol import Step, StepObserver, unobserved
 from stream.runtime.actor_pool import ActorPool
 from stream.sink_delivery import SinkDeliveries
@@ -236,6 +238,8 @@ class Playground:
         )
         undo.callback(self.storage.close)
         self.metrics.watch(self.storage.stats, COUNTED)
+        self.query_memory = QueryMemory(*query_limits(options.stream))
+        self.metrics.watch(lambda: self.query_memory.counts, QUERY_COUNTED)
         self.storage.follow_versions()
         if options.is_maintained:
             maintenance = Maintenance(self.manager, meta_store, object_store, foreground=self._foreground)

@@ -27,10 +27,13 @@ from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
+from relational.batch.query_memory import COUNTED as QUERY_COUNTED
+from relational.batch.query_memory import QueryMemory
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.manager import CatalogManager
 from relational.catalog.snapshot import CatalogSnapshot
 from stream.connector.file_rows import open_file_rows
+from stream.options import query_limits
 
 if TYPE_CHECKING:
     from stream.playground import Playground, PlaygroundOptions
@@ -58,6 +61,8 @@ class ServingNode:
         self.feeds: WeakSet[ClosedAtExit] = WeakSet()
         """Readers of changes, which end with it."""
         self.metrics = metrics or Metrics()
+        self.query_memory = QueryMemory(*query_limits(options.stream))
+        self.metrics.watch(lambda: self.query_memory.counts, QUERY_COUNTED)
         with contextlib.ExitStack() as undo:
             undo.callback(object_store.close)
             undo.callback(meta_store.close)

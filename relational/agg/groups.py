@@ -138,6 +138,10 @@ class AggGroups:
         )
         """For each argument of DISTINCT calls its values."""
 
+    def __del__(self) -> None:
+        if "_states" in self.__dict__:
+            self.release()
+
     @property
     def groups(self) -> int:
         """Groups in memory."""
@@ -284,8 +288,8 @@ class AggGroups:
             yield DataChunk([*self.keys(ids).columns, *states], capacity=len(ids))
 
     def release(self) -> None:
-        """Frees the memory of the states now, not when unreachable cycles are collected. Ends the use of these groups.
-        """
+        """Frees the memory of the states, which would stay until unreachable cycles are collected. Ends the use of
+        these groups."""
         self._states.release()
 
     def apply(

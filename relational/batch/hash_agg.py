@@ -1,8 +1,12 @@
-"""Hash aggregation of a query: all groups in memory, and the rows that some calls are computed from."""
+"""Hash aggregation of a query: all groups in memory, and the rows that some calls are computed from.
+
+If there is no memory for them, the input is read again and partitioned on disk by the hash of the group columns, and
+the groups of one part after the other are in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +14,9 @@ import pyarrow as pa
 from relational.agg import AggGroups, AggSpec
 from relational.agg.collected import GATHERING, MOST_BYTES, MOST_ROWS, CollectedCall, collected, kept_sizes
 from relational.agg.spec import PAIR
+from relational.batch.partitions import LEVELS, partitioned
 from relational.batch.plan import BatchHashAgg
+from relational.batch.query_memory import QueryMemory
 from relational.chunk import Column, DataChunk
 from relational.encoding import KeyEncoder
 from relational.errors import EvaluationError
@@ -23,6 +29,32 @@ PIECE_ROWS, PIECE_BYTES = 1 << 18, 64 << 20
 """Of the rows that the results of one chunk are computed from, unless they are of one group."""
 HELD_ROWS = 1 << 19
 """Rows beyond which only the first one of each group is held, where no other counts."""
+GROUP_COPIES, ROW_COPIES = 2, 4
+"""What the results take: groups and what they are made from; rows as they came, together, in order, and their keys."""
+
+
+def aggregated(
+    plan: BatchHashAgg, read: Callable[[], Iterable[DataChunk]], memory: QueryMemory, level: int = 0
+) -> Iterator[DataChunk]:
+    """One row for each group of the rows that `read` reads, which were partitioned `level` times before.
+    EvaluationError; QueryTooLarge, SpillFailed."""
+    user, aggregation, is_split = memory.use(), HashAgg(plan), bool(plan.group_by) and level < LEVELS
+    for chunk in read():
+        aggregation.add(chunk)
+        size = aggregation.size_bytes
+        if not is_split:
+            user.require(size, "the groups of an aggregation")
+        elif not user.fits(size):
+            break
+    else:
+        yield from aggregation.results()
+        return
+    del aggregation
+    user.fits(0)
+    files = partitioned(read(), plan.input.schema.types, plan.group_by, memory, level)
+    level = level + 1 if sum(file.rows > 0 for file in files) > 1 else LEVELS
+    while files:
+        yield from aggregated(plan, files.pop().__iter__, memory, level)
 
 
 class HashAgg:
@@ -53,6 +85,11 @@ class HashAgg:
                     masks[number] = None
             chunk = DataChunk([*chunk.columns, *sizes], chunk.visibility, capacity=chunk.capacity)
         self._groups.apply(chunk, ids, masks)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes until the results are computed."""
+        return GROUP_COPIES * self._groups.size_bytes + ROW_COPIES * sum(each.held_bytes for each in self._kept)
 
     def results(self) -> Iterator[DataChunk]:
         """One row for each group. EvaluationError for a result that its type cannot hold, or that is too large."""
@@ -121,7 +158,7 @@ class _KeptRows:
         self._types = [types[column] for column in self._columns]
         self._calls = {number: CollectedCall(*calls[number].over(self._columns)) for number in numbers}
         self._held: list[tuple[DataChunk, np.ndarray]] = []
-        self._held_rows = self._most_held = 0
+        self._held_rows = self._most_held = self.held_bytes = 0
         self._starts = np.zeros(1, np.int64)
 
     def sizes(self, chunk: DataChunk, masks: Sequence[np.ndarray | None]) -> Column:
@@ -134,8 +171,7 @@ class _KeptRows:
         if not len(kept):
             return
         rows = chunk.project(self._columns)
-        self._held.append((rows if len(kept) == chunk.capacity else rows.take(kept), ids[kept]))
-        self._held_rows += len(kept)
+        self._hold(rows if len(kept) == chunk.capacity else rows.take(kept), ids[kept])
         if self._order.takes_first and self._held_rows > max(HELD_ROWS, 2 * self._most_held):
             self._sort()
             self._most_held = self._held_rows
@@ -152,7 +188,13 @@ class _KeptRows:
         if self._order.takes_first:
             is_first = np.append(True, ids[1:] != ids[:-1])
             order, ids = order[is_first], ids[is_first]
-        self._held, self._held_rows = [(rows.take(order), ids)], len(order)
+        self._held, self._held_rows, self.held_bytes = [], 0, 0
+        self._hold(rows.take(order), ids)
+
+    def _hold(self, rows: DataChunk, ids: np.ndarray) -> None:
+        self._held.append((rows, ids))
+        self._held_rows += len(ids)
+        self.held_bytes += rows.nbytes + ids.nbytes
 
     def finish(self, groups: int) -> None:
         """No row comes any more; there are so many groups."""

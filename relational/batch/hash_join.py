@@ -9,17 +9,22 @@ is decided by counting, while rows of both are read in turns: the input that end
 
 RIGHT and FULL keep the right input. If the left one has few rows, and the right one reads a table whose key begins with
 the columns of the join, those of its rows are looked up that have a partner, see `lookup`.
+
+If there is no memory for what is kept, both inputs are partitioned on disk by the hash of their keys, and the parts are
+joined one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
 
 from relational.batch.keyed_rows import KeyedRows, Keys
+from relational.batch.partitions import LEVELS, partitioned
 from relational.batch.plan import BatchHashJoin
+from relational.batch.query_memory import HeldRows, QueryMemory
 from relational.chunk import Column, DataChunk, mask_of
 from relational.expr.eval import Evaluator
 from relational.plan.logical import JoinKind
@@ -31,6 +36,8 @@ ROUND_ROWS = 131_072
 """Rows of each input that are read in turns."""
 LOOKUP_ROWS = 4_096
 """Rows of an input for which those of the other one are looked up."""
+COPIES, ROW_BYTES = 2, 48
+"""Of kept rows: as they came and together, and what a key and a position take."""
 
 Chunks = Iterator[DataChunk]
 Lookup = Callable[[DataChunk], Chunks]
@@ -38,35 +45,82 @@ Lookup = Callable[[DataChunk], Chunks]
 
 
 class HashJoin:
-    """The join `plan`."""
+    """The join `plan`, whose inputs were partitioned `level` times before."""
 
-    def __init__(self, plan: BatchHashJoin) -> None:
+    def __init__(self, plan: BatchHashJoin, memory: QueryMemory, level: int = 0) -> None:
         self._plan, self._kind = plan, plan.kind
         left, right = zip(*plan.keys, strict=True)
         self._left_keys: tuple[int, ...] = left
         self._right_keys: tuple[int, ...] = right
         self._condition = None if plan.condition is None else Evaluator(plan.condition)
+        self._memory, self._level = memory, level
 
     def rows(self, left: Chunks, right: Chunks, lookup: Lookup | None = None) -> Chunks:
-        """The pairs, and the rows without a partner, or the left rows, that the kind says. `lookup`: of right rows."""
-        ahead: Sequence[DataChunk] = ()
+        """The pairs, and the rows without a partner, or the left rows, that the kind says. `lookup`: of right rows.
+        QueryTooLarge, SpillFailed."""
+        ahead: list[DataChunk] = []
         if lookup is not None:
             ahead, is_all = _pulled(left, LOOKUP_ROWS)
             if is_all:
                 found = lookup(DataChunk.concat(ahead)) if ahead else iter(())
-                return self._probed(iter(ahead), self._kept_right(_dense(found)))
+                yield from self._with_kept_right(ahead, _dense(found))
+                return
         left = chain(ahead, left)
         if self._kind.keeps_right:
-            return self._probed(left, self._kept_right(_dense(right)))
-        some_left, some_right, is_left = _smaller(left, right)
-        if not is_left:
-            return self._probed(chain(some_left, left), self._kept_right(some_right))
-        if self._kind is JoinKind.INNER:
-            return self._swapped(some_left, chain(some_right, right))
-        return self._probed(iter(some_left), self._kept_right(self._partners(some_left, chain(some_right, right))))
+            yield from self._with_kept_right(left, _dense(right))
+        else:
+            yield from self._with_kept_smaller(left, right)
 
-    def _kept_right(self, chunks: Iterable[DataChunk]) -> KeyedRows:
-        return KeyedRows(self._plan.right.schema.types, list(chunks), self._right_keys, self._plan.null_safe)
+    def _with_kept_smaller(self, left: Chunks, right: Chunks) -> Chunks:
+        """Reads rows of both inputs in turns until one of them has ended."""
+        some_left, some_right = self._held(), self._held()
+        while some_left.fits and some_right.fits:
+            if _pull(right, some_right, ROUND_ROWS):
+                yield from self._probed(chain(some_left.drain(), left), some_right)
+                return
+            if not _pull(left, some_left, ROUND_ROWS):
+                continue
+            right = chain(some_right.drain(), _dense(right))
+            if self._kind is JoinKind.INNER:
+                yield from self._swapped(some_left, right)
+            else:
+                yield from self._with_kept_right(some_left.chunks, self._partners(some_left.chunks, right))
+            return
+        yield from self._partitioned(chain(some_left.drain(), left), chain(some_right.drain(), right))
+
+    def _with_kept_right(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+        """`right`: without hidden rows."""
+        kept = self._held()
+        for chunk in right:
+            kept.add(chunk)
+            if not kept.fits:
+                yield from self._partitioned(left, chain(kept.drain(), right))
+                return
+        yield from self._probed(left, kept)
+
+    def _partitioned(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+        """Joins what has the same key part by part."""
+        plan, memory, level = self._plan, self._memory, self._level
+        if level == LEVELS:
+            yield from self._within_memory(left, right)
+            return
+        right_files = partitioned(right, plan.right.schema.types, self._right_keys, memory, level)
+        left_files = partitioned(left, plan.left.schema.types, self._left_keys, memory, level)
+        is_split = sum(file.rows > 0 for file in (*left_files, *right_files)) > 2
+        while left_files:
+            join = HashJoin(plan, memory, level + 1 if is_split else LEVELS)
+            yield from join.rows(iter(left_files.pop()), iter(right_files.pop()))
+
+    def _within_memory(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+        """Keeps the right rows, which the hash of their keys does not part. QueryTooLarge."""
+        kept = self._held()
+        for chunk in _dense(right):
+            kept.add(chunk)
+            kept.require("rows that a join keeps")
+        yield from self._probed(left, kept)
+
+    def _held(self) -> HeldRows:
+        return HeldRows(self._memory, COPIES, ROW_BYTES)
 
     def _partners(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
         """The right rows that have the key of a left one."""
@@ -80,9 +134,10 @@ class HashJoin:
             elif len(kept):
                 yield chunk.take(kept.astype(np.int32))
 
-    def _swapped(self, left: Sequence[DataChunk], right: Iterable[DataChunk]) -> Chunks:
+    def _swapped(self, left: HeldRows, right: Iterable[DataChunk]) -> Chunks:
         """The pairs of kept left rows, in the order of the right ones."""
-        kept = KeyedRows(self._plan.left.schema.types, left, self._left_keys, self._plan.null_safe)
+        kept = KeyedRows(self._plan.left.schema.types, left.chunks, self._left_keys, self._plan.null_safe)
+        left.chunks.clear()
         for chunk in _dense(right):
             ids = kept.keys.find([chunk.columns[column] for column in self._right_keys])
             for right_rows, left_rows in kept.pairs(ids, BATCH_ROWS):
@@ -92,8 +147,10 @@ class HashJoin:
                 if pairs.visible_rows:
                     yield pairs
 
-    def _probed(self, left: Iterable[DataChunk], kept: KeyedRows) -> Chunks:
+    def _probed(self, left: Iterable[DataChunk], right: HeldRows) -> Chunks:
         """The result with kept right rows, in the order of the left ones; right rows without a partner come last."""
+        kept = KeyedRows(self._plan.right.schema.types, right.chunks, self._right_keys, self._plan.null_safe)
+        right.chunks.clear()
         is_matched = np.zeros(kept.rows.capacity if self._kind.keeps_right else 0, np.bool_)
         for chunk in _dense(left):
             if self._kind.has_pairs:
@@ -169,19 +226,14 @@ def _pulled(chunks: Chunks, most: int) -> tuple[list[DataChunk], bool]:
     return found, True
 
 
-def _smaller(left: Chunks, right: Chunks) -> tuple[list[DataChunk], list[DataChunk], bool]:
-    """What was read of both inputs until one of them has ended, and whether that is the left one."""
-    some_left: list[DataChunk] = []
-    some_right: list[DataChunk] = []
-    while True:
-        found, is_all = _pulled(right, ROUND_ROWS)
-        some_right += found
-        if is_all:
-            return some_left, some_right, False
-        found, is_all = _pulled(left, ROUND_ROWS)
-        some_left += found
-        if is_all:
-            return some_left, some_right, True
+def _pull(chunks: Chunks, held: HeldRows, most: int) -> bool:
+    """Holds compacted chunks until they have more than `most` rows, or too many; whether these are all."""
+    last = held.rows + most
+    for chunk in _dense(chunks):
+        held.add(chunk)
+        if held.rows > last or not held.fits:
+            return False
+    return True
 
 
 def _taken(rows: DataChunk, width: int, indices: np.ndarray) -> list[Column]:

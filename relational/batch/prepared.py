@@ -18,6 +18,7 @@ from hummock.errors import EpochTooOld
 from hummock.state_store import StateStore
 from relational.batch.plan import BatchNode, BatchProject, BatchScan, BatchValues
 from relational.batch.planner import plan_query
+from relational.batch.query_memory import QueryMemory
 from relational.batch.recursion import RecursionLimits
 from relational.batch.run import DEFAULT_LIMITS, chunks_of, table_of
 from relational.catalog.objects import TableCatalog, TableKind
@@ -39,12 +40,19 @@ UNPINNED_TRIES = 3
 
 
 class PreparedQuery:
-    """The plan of a query, of which the columns `shown` are the answer. Any thread. QueryTooLarge beyond `limits`."""
+    """The plan of a query, of which the columns `shown` are the answer. Any thread. QueryTooLarge beyond `limits` or
+    what the `memory` allows, SpillFailed."""
 
     def __init__(
-        self, plan: BatchNode, shown: Sequence[int], store: StateStore, limits: RecursionLimits = DEFAULT_LIMITS
+        self,
+        plan: BatchNode,
+        shown: Sequence[int],
+        store: StateStore,
+        limits: RecursionLimits = DEFAULT_LIMITS,
+        memory: QueryMemory | None = None,
     ) -> None:
         self.plan, self._shown, self._store, self._limits = plan, tuple(shown), store, limits
+        self._memory = memory
         self._lookup = point_lookup(plan, self._shown, store)
         self._has_parameters = any_parameters(plan)
         self.indexes = frozenset(scan.table.id for scan in _scans(plan) if scan.table.kind is TableKind.INDEX)
@@ -63,15 +71,15 @@ class PreparedQuery:
             if found is not None:
                 return found
         with pin() as epoch:
-            return table_of(self._plan_of(values), self._shown, self._store, epoch, cache, self._limits)
+            return table_of(self._plan_of(values), self._shown, self._store, epoch, cache, self._limits, self._memory)
 
     def rows_at(self, epoch: Epoch, values: Values = ()) -> pa.Table:
         """As `rows`, at an epoch that is pinned."""
-        return table_of(self._plan_of(values), self._shown, self._store, epoch, limits=self._limits)
+        return table_of(self._plan_of(values), self._shown, self._store, epoch, None, self._limits, self._memory)
 
     def chunks(self, values: Values, epoch: Epoch) -> Iterator[DataChunk]:
         """As `rows`, all columns as chunks without hidden rows."""
-        return chunks_of(self._plan_of(values), self._store, epoch, self._limits)
+        return chunks_of(self._plan_of(values), self._store, epoch, self._limits, self._memory)
 
     def rows_of_many(self, many: Sequence[Values]) -> DataChunk | None:
         """The rows of all values together, of a plan that is one row of expressions; None of any other plan. The values
@@ -96,10 +104,11 @@ def run_query(
     rows: TableRows | None = None,
     limits: RecursionLimits = DEFAULT_LIMITS,
     values: Values = (),
+    memory: QueryMemory | None = None,
 ) -> pa.Table:
     """The visible columns of the plan's rows at `epoch`, which is pinned. `rows`: estimates of the rows of the tables.
-    `values` as `PreparedQuery.rows`. QueryTooLarge beyond `limits`."""
-    return PreparedQuery(plan_query(plan, rows=rows), plan.visible, store, limits).rows_at(epoch, values)
+    `values` as `PreparedQuery.rows`. QueryTooLarge beyond `limits` or what the `memory` allows, SpillFailed."""
+    return PreparedQuery(plan_query(plan, rows=rows), plan.visible, store, limits, memory).rows_at(epoch, values)
 
 
 class _ParameterColumns:

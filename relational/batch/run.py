@@ -1,8 +1,9 @@
 """A query at one epoch: a batch plan evaluated over committed rows, chunk by chunk, with the kernels of streams.
 
 All tables of a query are read at the same epoch. Rows are ordered by memcomparable keys and grouped by encoded keys, so
-a batch result and a view of the same query agree [R4, R15]. A row without a value is an EvaluationError. Sort,
-aggregation and kept shared inputs hold their rows in memory. Any thread; a query has no state of its own.
+a batch result and a view of the same query agree [R4, R15]. A row without a value is an EvaluationError. Sorts, joins,
+aggregations, window functions and kept shared inputs hold rows: in memory, or on disk where that is not enough. Any
+thread; a query has no state of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 from hummock.epoch import Epoch, pure_epoch
 from hummock.state_store import StateStore
 from relational.batch.access_path import MANY_LOOKUPS
-from relational.batch.hash_agg import HashAgg
+from relational.batch.hash_agg import aggregated
 from relational.batch.hash_join import BATCH_ROWS, HashJoin
 from relational.batch.parallel import Change, mapped, read_in_order
 from relational.batch.plan import (
@@ -41,8 +42,12 @@ from relational.batch.plan import (
     BatchWorkingTable,
     ScanOrder,
 )
+from relational.batch.query_memory import QueryMemory
 from relational.batch.recursion import RecursionLimits, dependent_shares, recursive_rows
+from relational.batch.shared_rows import SharedRows
+from relational.batch.sorted_runs import SortedRuns
 from relational.batch.top_rows import TopRows
+from relational.batch.windows import windows_of
 from relational.chunk import Column, DataChunk
 from relational.chunk.expanded import expanded
 from relational.encoding import KeyEncoder
@@ -50,16 +55,14 @@ from relational.errors import CatalogError
 from relational.expr.eval import Evaluator, constant_value, context_of
 from relational.expr.expression import Expression
 from relational.expr.set_rows import SetRows
-from relational.order.ordered_rows import OrderedRows
-from relational.order.over_window import window_values
-from relational.order.ranking import group_numbers, ranking
 from relational.table.column_cache import ColumnCache
-from relational.table.key_sort import sorted_rows
 from relational.table.storage_table import StorageTable
-from relational.types.schema import Schema
+from relational.types.ordering import SortKey
 
 Chunks = Iterator[DataChunk]
 DEFAULT_LIMITS = RecursionLimits()
+MOST_TOP_ROWS = 1 << 20
+"""First rows in an order up to which only these are held; more are sorted with all others."""
 DENSE_SHARE = 0.7
 """Of visible rows below which a chunk is compacted before expressions are evaluated over it."""
 
@@ -71,31 +74,49 @@ def table_of(
     epoch: Epoch,
     cache: ColumnCache | None = None,
     limits: RecursionLimits = DEFAULT_LIMITS,
+    memory: QueryMemory | None = None,
 ) -> pa.Table:
     """The columns `shown` of the plan's rows at `epoch`, with the plan's types; two columns may share a name. `cache`:
-    of the store's columns. QueryTooLarge beyond `limits`."""
-    schema = plan.schema.project(shown)
-    chunks = _Query(store, epoch, cache, limits).run(plan)
-    batches = [chunk.project(shown).to_arrow(schema) for chunk in chunks if chunk.visible_rows]
+    of the store's columns. `memory`: for the rows that are held, and those of the result; None: as its default is.
+    QueryTooLarge beyond `limits` or what the memory allows, SpillFailed."""
+    schema, memory = plan.schema.project(shown), memory or QueryMemory()
+    user, size = memory.use(), 0
+    batches = []
+    for chunk in _Query(store, epoch, cache, limits, memory).run(plan):
+        if chunk.visible_rows:
+            batches.append(chunk.project(shown).to_arrow(schema))
+            size += batches[-1].nbytes
+            user.require(size, "the result of a query")
     return pa.Table.from_batches(batches, schema=schema.arrow)
 
 
 def chunks_of(
-    plan: BatchNode, store: StateStore, epoch: Epoch, limits: RecursionLimits = DEFAULT_LIMITS
+    plan: BatchNode,
+    store: StateStore,
+    epoch: Epoch,
+    limits: RecursionLimits = DEFAULT_LIMITS,
+    memory: QueryMemory | None = None,
 ) -> Chunks:
-    """All columns of the rows of a batch plan at `epoch`, hidden ones too, as chunks without hidden rows. QueryTooLarge
-    beyond `limits`."""
-    return (chunk.compact() for chunk in _Query(store, epoch, None, limits).run(plan) if chunk.visible_rows)
+    """All columns of the rows of a batch plan at `epoch`, hidden ones too, as chunks without hidden rows. `memory` and
+    errors as `table_of`."""
+    query = _Query(store, epoch, None, limits, memory or QueryMemory())
+    return (chunk.compact() for chunk in query.run(plan) if chunk.visible_rows)
 
 
 class _Query:
     """Evaluates the nodes of one plan; a node is a generator over its inputs' generators."""
 
-    def __init__(self, store: StateStore, epoch: Epoch, cache: ColumnCache | None, limits: RecursionLimits):
-        self._store, self._epoch, self._cache, self._limits = store, epoch, cache, limits
+    def __init__(
+        self,
+        store: StateStore,
+        epoch: Epoch,
+        cache: ColumnCache | None,
+        limits: RecursionLimits,
+        memory: QueryMemory,
+    ) -> None:
+        self._store, self._epoch, self._cache, self._limits, self._memory = store, epoch, cache, limits, memory
         self._working: dict[int, list[DataChunk]] = {}  # by number of a recursion
-        self._kept: dict[int, tuple[list[DataChunk], Chunks]] = {}
-        """By number of a shared input the chunks computed so far, and those to come."""
+        self._shared: dict[int, SharedRows] = {}  # by number of a shared input
 
     def run(self, plan: BatchNode) -> Chunks:
         """The node's rows."""
@@ -160,22 +181,23 @@ class _Query:
             yield from expanded(chunk, plan.columns, plan.sets)
 
     def aggregate(self, plan: BatchHashAgg) -> Chunks:
-        aggregation = HashAgg(plan)
-        for chunk in self.run(plan.input):
-            aggregation.add(chunk)
-        yield from aggregation.results()
+        return aggregated(plan, lambda: self.run(plan.input), self._memory)
 
     def sort(self, plan: BatchSort) -> Chunks:
-        rows = _gathered(self.run(plan.input), plan.schema)
-        keys = KeyEncoder(
-            [plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys]
-        )
-        encoded = keys.encode([rows.columns[key.column] for key in plan.keys])
-        yield rows.take(sorted_rows(encoded))
+        return self._sorted(plan.input, plan.keys)
+
+    def _sorted(self, plan: BatchNode, keys: Sequence[SortKey]) -> Chunks:
+        runs = SortedRuns(plan.schema.types, keys, self._memory)
+        for chunk in self.run(plan):
+            runs.add(chunk)
+        yield from runs.chunks()
 
     def top_n(self, plan: BatchTopN) -> Chunks:
         """Of each chunk only the rows before the last one that is kept are added to those."""
         most = plan.offset + plan.count
+        if most > MOST_TOP_ROWS:
+            yield from _limited(self._sorted(plan.input, plan.keys), plan.offset, plan.count)
+            return
         encoder = KeyEncoder([plan.schema.types[key.column] for key in plan.keys], [key.order for key in plan.keys])
         kept = TopRows(encoder, [key.column for key in plan.keys], most)
         for chunk in self.run(plan.input) if plan.count else ():
@@ -185,26 +207,11 @@ class _Query:
             yield rows.slice(plan.offset, rows.capacity - plan.offset)
 
     def over_window(self, plan: BatchOverWindow) -> Chunks:
-        rows = _gathered(self.run(plan.input), plan.input.schema)
-        numbers = group_numbers([rows.columns[column] for column in plan.groups], rows.capacity)
-        ordered = OrderedRows.of(rows, ranking(rows, numbers, plan.keys, plan.ties), plan.keys)
-        values = window_values(plan.calls, ordered, strict=True)
-        yield DataChunk([*ordered.rows.columns, *values.values], capacity=rows.capacity)
+        return windows_of(plan, self.run(plan.input), self._memory)
 
     def limit(self, plan: BatchLimit) -> Chunks:
-        skip, left = plan.offset, plan.count
-        if left == 0:
-            return
-        for chunk in self.run(plan.input):
-            rows = chunk.compact()
-            first = min(skip, rows.capacity)
-            skip -= first
-            last = rows.capacity if left is None else min(rows.capacity, first + left)
-            left = None if left is None else left - (last - first)
-            if last > first:
-                yield rows.slice(first, last - first)
-            if left == 0:
-                return
+        if plan.count != 0:
+            yield from _limited(self.run(plan.input), plan.offset, plan.count)
 
     def union(self, plan: BatchUnion) -> Chunks:
         for branch in plan.branches:
@@ -212,7 +219,7 @@ class _Query:
 
     def join(self, plan: BatchHashJoin) -> Chunks:
         lookup = None if plan.lookup is None else lambda rows: self._looked_up(plan, rows)
-        return HashJoin(plan).rows(self.run(plan.left), self.run(plan.right), lookup)
+        return HashJoin(plan, self._memory).rows(self.run(plan.left), self.run(plan.right), lookup)
 
     def _looked_up(self, plan: BatchHashJoin, left: DataChunk) -> Chunks:
         """The right rows of a join whose key is that of one of the left rows."""
@@ -230,7 +237,7 @@ class _Query:
 
         def step(rows: list[DataChunk]) -> list[DataChunk]:
             for number in changing:
-                self._kept.pop(number, None)
+                self._shared.pop(number, None)
             self._working[plan.number] = rows
             return list(self.run(plan.step))
 
@@ -246,18 +253,9 @@ class _Query:
         if not plan.is_kept:
             yield from self.run(plan.input)
             return
-        if plan.number not in self._kept:
-            self._kept[plan.number] = [], self.run(plan.input)
-        chunks, coming = self._kept[plan.number]
-        at = 0
-        while True:
-            if at == len(chunks):
-                chunk = next(coming, None)
-                if chunk is None:
-                    return
-                chunks.append(chunk)
-            yield chunks[at]
-            at += 1
+        if plan.number not in self._shared:
+            self._shared[plan.number] = SharedRows(self.run(plan.input), self._memory)
+        yield from self._shared[plan.number]
 
 
 _RUNNERS: dict[type[BatchNode], Callable[[_Query, Any], Chunks]] = {
@@ -327,7 +325,16 @@ def _values(cells: tuple[Expression, ...]) -> list[object]:
     return list(map(constant_value, cells))
 
 
-def _gathered(chunks: Chunks, schema: Schema) -> DataChunk:
-    """All visible rows as one chunk."""
-    compacted = [chunk.compact() for chunk in chunks if chunk.visible_rows]
-    return DataChunk.concat(compacted) if compacted else DataChunk.from_rows(schema, [])
+def _limited(chunks: Chunks, offset: int, count: int | None) -> Chunks:
+    """Of the rows after the first `offset` ones the first `count`, None: all. REQUIRES that it is not 0."""
+    skip, left = offset, count
+    for chunk in chunks:
+        rows = chunk.compact()
+        first = min(skip, rows.capacity)
+        skip -= first
+        last = rows.capacity if left is None else min(rows.capacity, first + left)
+        left = None if left is None else left - (last - first)
+        if last > first:
+            yield rows.slice(first, last - first)
+        if left == 0:
+            return

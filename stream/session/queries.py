@@ -109,7 +109,7 @@ def plan_for(
     past = tuple(dict.fromkeys(scan.table.id for scan in scans if scan.epoch is not None))
     epochs = tuple(dict.fromkeys(Epoch(scan.epoch) for scan in scans if scan.epoch is not None))
     batch = plan_query(plan, indexes, estimated_rows_in(host))
-    query = PreparedQuery(batch, shown, host.storage, recursion_limits(host))
+    query = PreparedQuery(batch, shown, host.storage, recursion_limits(host), host.query_memory)
     return PlannedQuery(plan, shown, tables, past, epochs, query, known)
 
 
@@ -334,13 +334,20 @@ class SessionQueries:
 
     def insert_rows_of(self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal] = ()) -> int:
         """As `insert`, with the values of parameters."""
-        rows = self._rows_to_insert(planned, values)
+        rows = self._rows_to_insert(table, planned, values)
         return 0 if rows is None else self.insert_rows(table, rows)
 
-    def _rows_to_insert(self, planned: PlannedQuery, values: Sequence[Literal]) -> DataChunk | None:
+    def _rows_to_insert(
+        self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal]
+    ) -> DataChunk | None:
+        """InvalidStatement if they are too many."""
         self._check_fresh(planned)
+        chunks, rows = [], 0
         with self._pinned(planned) as (pinned, epoch):
-            chunks = list(pinned.query.chunks(values, epoch))
+            for chunk in pinned.query.chunks(values, epoch):
+                chunks.append(chunk)
+                rows += chunk.capacity
+                self._check_count(table, rows)
         return DataChunk.concat(chunks) if chunks else None
 
     def returned_by_insert(
@@ -352,7 +359,7 @@ class SessionQueries:
     ) -> pa.Table:
         """The values of RETURNING over the rows that an INSERT has stored; errors as `insert`."""
         planned = query if isinstance(query, PlannedQuery) else self._planned_now(query)
-        rows = self._rows_to_insert(planned, values)
+        rows = self._rows_to_insert(table, planned, values)
         if rows is None or not rows.visible_rows:
             return returning.schema.arrow.empty_table()
         self._check_count(table, rows.visible_rows)

@@ -58,7 +58,7 @@ class Snapshot(ClosedAtExit):
     def __init__(self, host: Host, epoch: int | None = None) -> None:
         self._catalog = host.catalog
         self._storage = host.storage
-        self._limits = recursion_limits(host)
+        self._limits, self._memory = recursion_limits(host), host.query_memory
         self._rows = estimated_rows_in(host)
         self._pin = ExitStack()
         self._is_closed = False
@@ -119,7 +119,7 @@ class Snapshot(ClosedAtExit):
     def query(self, plan: LogicalPlan, values: Sequence[Literal] = ()) -> pa.Table:
         check_not_dropped(plan, self._catalog.snapshot)
         check_created(self._catalog.snapshot, (node.table.id for node in nodes(plan) if isinstance(node, Scan)))
-        return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values)
+        return run_query(plan, self._storage, self.epoch, self._rows, self._limits, values, self._memory)
 
     def preview(self, plan: LogicalPlan) -> pa.Table:
         return self.query(plan)

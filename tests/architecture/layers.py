@@ -77,7 +77,10 @@ MAY_IMPORT: dict[str, str] = {
     "relational.display": "types expr",
     "relational.result": "display hummock.base",
     "relational.relation": "types expr plan catalog batch result",
-    "relational.batch": "types chunk encoding hash expr catalog plan agg join order table hummock.state_store",
+    "relational.batch": (
+        "types chunk encoding hash expr catalog plan agg join order table memory_budget hummock.base hummock.columnar "
+        "hummock.state_store"
+    ),
     "relational.inbox": "hummock.base hummock.meta hummock.object_store",
     "relational.spark": (
         "types chunk catalog table expr plan sql inbox hummock.base hummock.columnar hummock.compaction "
@@ -113,7 +116,7 @@ MAY_IMPORT: dict[str, str] = {
         "relational.agg relational.join relational.order relational.table relational.encoding relational.catalog "
         "relational.memory_budget relational.memory_use"
     ),
-    "stream.runtime.actor": "message runtime executor protocol",
+    "stream.runtime.actor": "message runtime executor protocol hummock.base",
     "stream.worker": (
         "runtime runtime.actor protocol plan executor connector message error_counts actor_metrics job_profile "
         "epoch_figures job_memory relational.memory_budget relational.memory_use hummock.base "
@@ -129,7 +132,7 @@ MAY_IMPORT: dict[str, str] = {
         "meta worker runtime protocol connector error_counts actor_metrics job_memory job_profile sink_delivery "
         "hummock.base hummock.meta "
         "hummock.store hummock.maintenance hummock.meta_client hummock.metrics hummock.object_store relational.catalog "
-        "relational.memory_budget relational.table"
+        "relational.batch relational.memory_budget relational.table"
     ),
     "stream.spark": (
         "playground plan protocol connector executor worker runtime message error_counts actor_metrics job_profile "
@@ -139,8 +142,8 @@ MAY_IMPORT: dict[str, str] = {
         "hummock.sstable hummock.state_store hummock.store hummock.spark hummock.version"
     ),
     "stream.serving": (
-        "playground connector hummock.base hummock.meta hummock.metrics hummock.object_store hummock.store "
-        "relational.catalog"
+        "options playground connector hummock.base hummock.meta hummock.metrics hummock.object_store hummock.store "
+        "relational.batch relational.catalog"
     ),
     "stream.session": (
         "playground connector serving spark meta worker engine_choice epoch_figures plan message error_counts "

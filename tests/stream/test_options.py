@@ -1,11 +1,13 @@
 from dataclasses import fields
 from typing import get_type_hints
 
+import pyarrow.parquet as pq
 import pytest
 
 import stream
 from hummock.errors import InvalidOption, UnknownOption
 from hummock.options import CompactionOptions, StorageOptions
+from relational.errors import QueryTooLarge
 from stream.options import RANGES, SessionKeywords, StreamOptions
 
 
@@ -73,3 +75,28 @@ def test_a_chunk_that_holds_no_update_is_refused():
 
 def test_zero_checkpoint_rows_means_never():
     assert StreamOptions(checkpoint_rows=0).checkpoint_rows == 0
+
+
+def test_queries_go_on_in_files_of_the_directory_that_a_session_names(tmp_path):
+    options = {"query_memory_bytes": 1 << 20, "query_directory": str(tmp_path / "spilled"), "column_cache_bytes": 0}
+    (tmp_path / "spilled").mkdir()
+    query = "SELECT count(*) AS n, sum(c) AS c FROM (SELECT k, count(*) AS c FROM t GROUP BY k) AS g"
+    with stream.connect(f"file://{tmp_path}/store", create=True, **options) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT)")
+        db.table("t").insert([(number, number // 2) for number in range(60_000)], flush=True)
+        expected = [{"n": 30_000, "c": 60_000}]
+        assert db.query(query).rows() == db.sql(query).rows() == expected
+        written = db.metrics["hummock_store_query_spilled_bytes_total"]
+        with db.at() as snapshot:
+            assert snapshot.sql(query).rows() == expected
+        assert db.metrics["hummock_store_query_spilled_bytes_total"] > written > 0
+        assert db.metrics["hummock_store_query_disk_bytes"] == db.metrics["hummock_store_query_memory_bytes"] == 0
+        pairs = "SELECT * FROM t AS a CROSS JOIN (SELECT id AS b FROM t LIMIT 10) AS b"
+        with pytest.raises(QueryTooLarge, match="the result of a query beyond the limit of 1,048,576"):
+            db.query(pairs)
+        db.sql(f"COPY ({pairs}) TO '{tmp_path}/x.parquet'")
+        assert pq.read_metadata(tmp_path / "x.parquet").num_rows == 600_000
+    with stream.connect(f"file://{tmp_path}/store", role="reader", **options) as reader:
+        assert reader.query(query).rows() == expected
+        assert reader.metrics["hummock_store_query_spilled_bytes_total"] > 0
+    assert not list((tmp_path / "spilled").iterdir())

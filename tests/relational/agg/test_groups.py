@@ -1,5 +1,6 @@
 """AggGroups and its kernels against plain Python over the current rows."""
 
+import gc
 import math
 import random
 import sys
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from relational.agg import AggGroups, AggSpec
+from relational.agg.apply import GroupStates
 from relational.agg.spec import VARIANCES
 from relational.chunk.column import Column
 from relational.chunk.data_chunk import DataChunk
@@ -325,6 +327,23 @@ def test_float_sum_of_many_retractions_stays_close():
     calls = [single("sum", DataType.DOUBLE, DataType.DOUBLE)]
     got = next(iter(one_group(calls, list(changes), DataType.DOUBLE, list(ops)).results().rows()))[0]
     assert abs(got - math.fsum(kept)) <= 1e-9 * math.fsum(map(abs, kept))
+
+
+def test_groups_are_freed_without_a_collection_of_cycles():
+    groups = AggGroups([0], [DataType.BIGINT], [AggSpec("max", 1, DataType.VARCHAR, DataType.VARCHAR)])
+    chunk = from_pretty("+ 1 a\n+ 2 b", Schema.of(k="bigint", v="varchar"))
+    groups.apply(chunk, groups.locate(chunk).ids)
+    gc.collect()
+    gc.disable()
+    try:
+        del groups
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, GroupStates)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def test_global_group_always_has_a_row():

@@ -64,7 +64,7 @@ class BatchSession:
         rows = [row for chunk in query_chunks(query, self.store, self.epoch) for row in chunk.rows()]
         if table.row_id_index is not None:
             rows = [self._with_row_id(row, table.row_id_index) for row in rows]
-        return self._write(table, [(Op.INSERT, row) for row in rows])
+        return self.write(table, [(Op.INSERT, row) for row in rows])
 
     def update(
         self,
@@ -80,13 +80,13 @@ class BatchSession:
         old = self._rows(self._chosen(table, predicate))
         new = self._rows(Project(self._chosen(table, predicate), tuple(columns), table.schema.names))
         pairs = zip(old, new, strict=True)
-        self._write(
+        self.write(
             table, [op for before, after in pairs for op in ((Op.DELETE, before), (Op.INSERT, after))]
         )
         return len(old)
 
     def delete(self, table: TableCatalog, predicate: Expression | None) -> int:
-        return self._write(table, [(Op.DELETE, row) for row in self._rows(self._chosen(table, predicate))])
+        return self.write(table, [(Op.DELETE, row) for row in self._rows(self._chosen(table, predicate))])
 
     def _run(self, statement: object) -> pa.Table | int | None:
         if isinstance(statement, CreateTable):
@@ -126,7 +126,8 @@ class BatchSession:
         self._row_id += 1
         return (*row[:index], self._row_id, *row[index + 1 :])
 
-    def _write(self, table: TableCatalog, changes: list[tuple[Op, tuple]]) -> int:
+    def write(self, table: TableCatalog, changes: list[tuple[Op, tuple]]) -> int:
+        """Commits changes; how many they are."""
         state = StateTable(table, self.store)
         now, last = self._epoch + 1, self._epoch
         state.init_epoch(EpochPair(now << 16, last << 16))
