@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
@@ -24,13 +25,19 @@ _BLANK = re.compile(r"(?:\s+|--[^\n]*)+")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9$]*")
 _PART = re.compile(
-    r"(?P<open>/\*)|(?P<end>;)|[eE]'(?:[^'\\]++|\\.|'')*+'|[^\W\d][\w$]*+|"
-    r"\d++(?:\.\d*+)?(?:[eE][+-]?\d*+)?|'(?:[^']++|'')*+'|"
-    r"\"(?:[^\"]++|\"\")*+\"|--[^\n]*+|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|[^\w'\"$;/-]++|.",
+    r"[^\w'\"$;/-]++|\d++(?:\.\d*+)?(?:[eE][+-]?\d*+)?|"
+    r"[eE]'(?:[^'\\]++|\\.|'')*+'|'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\"|--[^\n]*+|(?P<quote>[eE]?'|\")|"
+    r"[^\W\d][\w$]*+|(?P<comment>/\*)|(?P<end>;)|(?P<tag>\$(?:[^\W\d]\w*+)?\$)|.",
     re.DOTALL,
 )
-_OPENING = re.compile(r"[eE]?'|\"|\$(?:[^\W\d]\w*)?\$")
-"""A quote. If it is not closed, `_PART` has nothing of what follows it."""
+"""A whole part of a text. Of a quote that is not closed, of a comment and of a text between tags only the beginning."""
+_REST_OF_ESCAPED = re.compile(r"(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
+_REST_OF_QUOTE = {
+    "'": re.compile(r"(?:[^']++|'')*+'"),
+    '"': re.compile(r"(?:[^\"]++|\"\")*+\""),
+    "e'": _REST_OF_ESCAPED,
+    "E'": _REST_OF_ESCAPED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +107,23 @@ def after_blanks(text: str, start: int, end: int) -> int:
 
 def after_comment(text: str, start: int, end: int) -> int:
     """The end of the comment that begins at `start`, nested ones included; `end` if it is not closed."""
-    depth = 0
+    return _rest_of_comment(text, start, end, 0)[0]
+
+
+def _rest_of_comment(text: str, start: int, end: int, depth: int) -> tuple[int, int]:
+    """The end of a comment that goes on at `start`, of which `depth` are open there, one in another; and how many are
+    open at that end."""
     for mark in _COMMENT_MARK.finditer(text, start, end):
         depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
-            return mark.end()
-    return end
+            return mark.end(), 0
+    return end, depth
 
 
 def statements(text: str) -> Iterator[Piece]:
-    """The statements of a text, separated by semicolons outside quotes and comments; empty ones are skipped."""
+    """The statements of a text, separated by semicolons outside quotes and comments; empty ones are skipped. The last
+    one has everything after a tag that is not closed. ParseError for a text that is too long, or has characters that
+    Unicode has not."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ParseError(f"a text of {len(text)} characters, at most {MAX_TEXT_CHARACTERS} are taken", start=0, end=1)
     try:
@@ -123,8 +137,18 @@ def statements(text: str) -> Iterator[Piece]:
     while at <= last_end:
         match = _PART.match(text, at)
         assert match is not None
-        at = after_comment(text, at, len(text)) if match["open"] else match.end()
-        if match["end"]:
+        kind, at = match.lastgroup, match.end()
+        if kind is None:
+            continue
+        if kind == "comment":
+            at = after_comment(text, match.start(), len(text))
+        elif kind == "quote":
+            at = match.start() + 1
+        elif kind == "tag":
+            at = _after_quote(text, at, match[0])
+            if at < 0:
+                break
+        elif kind == "end":
             piece = Piece(text, start, match.start())
             if not piece.is_empty:
                 yield piece
@@ -134,23 +158,59 @@ def statements(text: str) -> Iterator[Piece]:
         yield last
 
 
-def complete_statements(text: str) -> tuple[list[Piece], Piece]:
-    """The statements of a text that end with a semicolon, without it, and the text after the last of them, of which
-    more may follow: it has the whole remainder from a quote or comment on that is not closed."""
-    found: list[Piece] = []
-    start = at = 0
-    while at < len(text):
-        match, opening = _PART.match(text, at), _OPENING.match(text, at)
+@dataclass(frozen=True, slots=True)
+class LexerState:
+    """Where a text that arrives in lines has got to. `quote`: the quotation mark or tag that is not closed yet, "" if
+    there is none; `depth`: how many comments are open, one in another. `is_blank`: there are only blanks and comments
+    since the last semicolon that ended a statement."""
+
+    quote: str = ""
+    depth: int = 0
+    is_blank: bool = True
+
+
+class StatementEnd(NamedTuple):
+    """The offset of a semicolon that ends a statement, and whether that has only blanks and comments."""
+
+    at: int
+    is_blank: bool
+
+
+def read_line(line: str, state: LexerState) -> tuple[list[StatementEnd], LexerState]:
+    """The ends of statements in the next line of a text, and the state after it. REQUIRES that a further line is read
+    only after one with a line feed at its end: nothing but quotes and comments goes on after that."""
+    ends: list[StatementEnd] = []
+    is_blank = state.is_blank
+    at, depth = _rest_of_comment(line, 0, len(line), state.depth) if state.depth else (0, 0)
+    if state.quote:
+        at = _after_quote(line, 0, state.quote)
+        if at < 0:
+            return ends, state
+    while at < len(line):
+        match = _PART.match(line, at)
         assert match is not None
-        if opening is not None and match.end() <= opening.end():
-            break
-        at = after_comment(text, at, len(text)) if match["open"] else match.end()
-        if match["end"]:
-            piece = Piece(text, start, match.start())
-            if not piece.is_empty:
-                found.append(piece)
-            start = at
-    return found, Piece(text, start, len(text))
+        kind, at = match.lastgroup, match.end()
+        if kind == "comment":
+            at, depth = _rest_of_comment(line, at, len(line), 1)
+        elif kind == "end":
+            ends.append(StatementEnd(match.start(), is_blank))
+            is_blank = True
+        elif kind is not None:
+            at, is_blank = _after_quote(line, at, match[0]), False
+            if at < 0:
+                return ends, LexerState(match[0], is_blank=False)
+        elif is_blank:
+            is_blank = match[0].isspace() or match[0].startswith("--")
+    return ends, LexerState(depth=depth, is_blank=is_blank)
+
+
+def _after_quote(text: str, at: int, quote: str) -> int:
+    """The end of a quote that begins with the mark or tag `quote` and goes on at `at`; -1 if it is not closed."""
+    if quote.startswith("$"):
+        closing = text.find(quote, at)
+        return -1 if closing < 0 else closing + len(quote)
+    match = _REST_OF_QUOTE[quote].match(text, at)
+    return -1 if match is None else match.end()
 
 
 class TokenReader:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -143,20 +144,20 @@ class SourceExecutor(Executor):
         self._reads_after = LATER_THAN_ANY  # the epoch by whose commit it may begin to read
 
     def execute(self) -> Iterator[Message]:
-        messages = self._messages()
-        barrier = yield from first_barrier(messages, self.info.identity)
-        self._forecast.note_barrier(barrier.epoch.curr)
-        self._offset_table.init_epoch(barrier.epoch)
-        self._begin()
-        self._is_reading = not begins_paused(barrier)
-        self._rate.refill((to_unix_ms(barrier.epoch.curr) - to_unix_ms(barrier.epoch.prev)) / 1_000)
-        if not self._is_resumed:
-            self._reads_after = barrier.epoch.prev
-        yield barrier
-        self._has_begun = True
-        if self._is_resumed:
-            self._request_barrier()
         try:
+            messages = self._messages()
+            barrier = yield from first_barrier(messages, self.info.identity)
+            self._forecast.note_barrier(barrier.epoch.curr)
+            self._offset_table.init_epoch(barrier.epoch)
+            self._begin()
+            self._is_reading = not begins_paused(barrier)
+            self._rate.refill((to_unix_ms(barrier.epoch.curr) - to_unix_ms(barrier.epoch.prev)) / 1_000)
+            if not self._is_resumed:
+                self._reads_after = barrier.epoch.prev
+            yield barrier
+            self._has_begun = True
+            if self._is_resumed:
+                self._request_barrier()
             if self._skip is not None and not self._skip.is_malformed:
                 self._skip_rows(self._skip.split, self._skip.rows)
             for message in messages:
@@ -168,8 +169,9 @@ class SourceExecutor(Executor):
                 else:
                     yield message
         finally:
-            for reader in self._readers.values():
-                reader.close()
+            with ExitStack() as readers:
+                for reader in self._readers.values():
+                    readers.callback(reader.close)
 
     def _begin(self) -> None:
         """Move the readers to the stored offsets, or those of a new job to where it begins."""

@@ -1,26 +1,32 @@
 """KeptHistory: keeps the epochs at which failed jobs stopped readable for a while [C16], so that RESUME continues from
 there.
 
-Each epoch is pinned in this process; when the store is opened again it is pinned again if it is still readable. After
+Each epoch is pinned in this process; when the store is opened again it is pinned again if it is still readable. An
+epoch that could not be pinned for another reason than that it is not readable is tried again after each commit. After
 `limit_ms` it is released, because tables that continue would otherwise keep every version of their rows.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Protocol
 
+from hummock.base.logs import Event
 from hummock.epoch import Epoch, monotonic_seconds
-from hummock.errors import HummockError
+from hummock.errors import EpochTooOld, HummockError, InvalidEpoch
+
+log = logging.getLogger(__name__)
 
 
 class Pins(Protocol):
     """Keeps epochs readable."""
 
     def pin(self, epoch: Epoch) -> None:
-        """`epoch` stays readable until it is unpinned. EpochTooOld."""
+        """`epoch` stays readable until it is unpinned. EpochTooOld or InvalidEpoch if it cannot be read; any other
+        HummockError says nothing of that."""
         ...
 
     def unpin(self, epoch: Epoch) -> None:
@@ -41,17 +47,25 @@ class KeptHistory:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[int, tuple[Epoch, float]] = {}  # job id -> its epoch, and when to release it
+        self._unpinned: dict[int, int] = {}  # job id -> its epoch, which is to be pinned
         self._released: set[int] = set()
 
     def keep(self, job_id: int, epoch: int) -> None:
-        """Pin the epoch at which a job stopped, unless that is no longer possible or it was released before."""
+        """Pin the epoch at which a job stopped, unless it can no longer be read or was released before."""
         if job_id in self._kept or job_id in self._released:
             return
         try:
             self._pins.pin(Epoch(epoch))
-        except HummockError:
+        except (EpochTooOld, InvalidEpoch):
+            self._unpinned.pop(job_id, None)
             self._released.add(job_id)
             return
+        except HummockError as error:
+            if job_id not in self._unpinned:
+                log.warning(Event("history of a failed job not pinned yet", job=job_id, epoch=epoch, error=error))
+            self._unpinned[job_id] = epoch
+            return
+        self._unpinned.pop(job_id, None)
         with self._lock:
             self._kept[job_id] = (Epoch(epoch), self._clock() + self._limit)
 
@@ -59,9 +73,12 @@ class KeptHistory:
         """Release the epochs of jobs that are not among `job_ids`."""
         self._release(lambda job_id, until: job_id not in job_ids)
         self._released &= set(job_ids)
+        self._unpinned = {each: epoch for each, epoch in self._unpinned.items() if each in job_ids}
 
     def expire(self) -> None:
-        """Release epochs that were kept for the limit."""
+        """Release epochs that were kept for the limit, and try again to pin those that could not be pinned."""
+        for job_id, epoch in list(self._unpinned.items()):
+            self.keep(job_id, epoch)
         now = self._clock() if self._kept else 0.0
         self._released |= self._release(lambda job_id, until: until <= now)
 

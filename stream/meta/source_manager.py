@@ -1,6 +1,7 @@
 """SourceManager: the properties and splits of the connectors of tables and sources.
 
-A split is read by exactly one actor of a job. A job runs as one actor, so that actor reads all splits."""
+A split is read by exactly one actor of a job. The actors of a fragment that reads a source share its splits, see
+`schedule`: the n-th of k actors reads every k-th split from the n-th on."""
 
 from __future__ import annotations
 

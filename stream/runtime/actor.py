@@ -1,16 +1,19 @@
 """Actor: pulls its chain of executors and sends what they emit.
 
 An actor is run in slices by an ActorPool. Nothing inside it runs in parallel. An actor never swallows an error: it
-reports the error and ends; the recovery decides what follows. It reports each barrier after everything before that
-barrier has been sent."""
+reports the error and ends; the recovery decides what follows. Only what goes wrong when its executors are closed after
+that, or after its last barrier, is no more than logged. It reports each barrier after everything before that barrier
+has been sent."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from hummock.base.logs import Event
 from hummock.epoch import Epoch
 from stream.errors import SourcePosition
 from stream.executor.base import Executor
@@ -18,6 +21,8 @@ from stream.executor.meter import ExecutorMeter
 from stream.message import PAUSE, STATEMENTS, WAIT, Barrier, Decision, Proposed, Replayed, Wait, Watermark
 from stream.runtime.dispatch import Outputs
 from stream.runtime.thread_clock import slice_began, slice_ended
+
+log = logging.getLogger(__name__)
 
 
 class ActorObserver(Protocol):
@@ -52,8 +57,6 @@ class Actor:
         self.actor_id = actor_id
         self.meters = meters
         self.executors = executors
-        self.rows = 0
-        """Changes emitted so far; read from any thread."""
         self.passed_epoch = Epoch(0)
         """The epoch that the last barrier opened which it has passed; read from any thread."""
         self.name = f"actor-{actor_id}-{executor.info.identity}"
@@ -65,6 +68,11 @@ class Actor:
         self._messages = executor.execute()
         self._cpu_seconds = 0.0  # of earlier slices
         self._slice_began = 0.0  # CPU time of the thread that executes the current slice
+
+    @property
+    def rows(self) -> int:
+        """Changes emitted so far; read from any thread."""
+        return self._outputs.sent_rows
 
     @property
     def spent_cpu_seconds(self) -> float:
@@ -83,9 +91,11 @@ class Actor:
         try:
             return self._run(until)
         except BaseException as error:
-            self._end()
-            blamed = self._blamed(error)
-            self._observer.fail(self.actor_id if blamed is None else blamed, error, self._position())
+            try:
+                blamed = self._blamed(error)
+                self._observer.fail(self.actor_id if blamed is None else blamed, error, self._position())
+            finally:
+                self._end()
             return False
         finally:
             self._cpu_seconds += slice_ended() - self._slice_began
@@ -111,7 +121,6 @@ class Actor:
             else:
                 own = (*STATEMENTS, Replayed, Proposed, Decision)
                 assert not isinstance(message, own), "a statement ends in its table's own chain"
-                self.rows += message.capacity
                 if not self._outputs.dispatch(message):
                     return WAIT
             if until():
@@ -120,6 +129,10 @@ class Actor:
         return False
 
     def _end(self) -> None:
+        """Closes the executors. Logs what they raise."""
         if isinstance(self._messages, Generator):
-            self._messages.close()
+            try:
+                self._messages.close()
+            except BaseException:
+                log.exception(Event("actor not closed", actor=self.name))
         self.executors = {}

@@ -22,6 +22,7 @@ that it is not lost when the actor then has nothing to process.
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import threading
 import time
@@ -32,6 +33,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
+from hummock.base.logs import Event
 from stream.message import Wait
 from stream.runtime.thread_clock import BusyClock
 from stream.runtime.thread_priority import lower_priority
@@ -50,6 +52,8 @@ BUSY_SHARE = 0.5
 """A slice whose thread was busy for less than this share of its duration is one that waits."""
 SPARE_THREADS = 4
 
+log = logging.getLogger(__name__)
+
 
 class Runnable(Protocol):
     """What the pool runs; one slice at a time, on any of its threads."""
@@ -58,7 +62,8 @@ class Runnable(Protocol):
 
     def run(self, until: Callable[[], bool]) -> Wait | bool:
         """Process messages until `until()` is true. A Wait: there is nothing to do before a wake-up, or before its
-        seconds have passed. True: there is more to do. False: the actor has ended. Never raises."""
+        seconds have passed. True: there is more to do. False: the actor has ended. It reports its errors itself: what
+        it raises is logged, and it has ended."""
         ...
 
 
@@ -255,7 +260,11 @@ class ActorPool:
             now = self._clock()
             return (bool(self._urgent or self._ready) and now >= ends_at) or (leaves and now < self._left_until)
 
-        outcome = entry.actor.run(until)
+        outcome: Wait | bool = False
+        try:
+            outcome = entry.actor.run(until)
+        except BaseException:
+            log.exception(Event("actor ended by an error", actor=entry.actor.name))
         with self._lock:
             if outcome is False:
                 entry.state = _State.ENDED

@@ -38,6 +38,14 @@ def test_fragments_have_actors_rows_and_cpu_time(db):
     assert of("stream_fragment_actors", 1) is None
 
 
+def test_rows_that_a_filter_hides_are_not_emitted(db):
+    db.sql("CREATE MATERIALIZED VIEW even AS SELECT k, COUNT(*) AS n FROM t WHERE id % 2 = 0 GROUP BY k")
+    db.table("t").insert([(number, number) for number in range(10_000)])
+    db.flush()
+    job = db._playground.catalog.resolve("even").id
+    assert sample(db, "stream_fragment_rows_total", job="even", id=str(job), fragment="0") == 5_000
+
+
 def test_barriers_have_latencies_and_steps(db):
     db.flush()
     assert sample(db, "stream_barriers_total") >= 1

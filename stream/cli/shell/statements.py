@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from relational.sql.lexer import Piece, complete_statements
+from relational.sql.lexer import LexerState, Piece, read_line
 
 WORDS = {
     "exit": "\\q", "quit": "\\q", "help": "\\?",
@@ -70,67 +70,97 @@ def command_of(line: str) -> Command | None:
 
 
 class InputSplitter:
-    """Takes lines, gives statements and commands, in order. What is not complete waits for more lines."""
+    """Takes lines, gives statements and commands, in order. What is not complete waits for more lines; each line is
+    read once."""
 
     def __init__(self) -> None:
-        self._text, self._line, self._lines = "", 1, 0
+        self._lines = 0
+        self._line = 1  # that of the first of the characters in `_parts`
+        self._parts: list[str] = []  # of the statement that has begun, or blanks and comments before it
+        self._has_text = False  # they are not just blanks
+        self._state = LexerState()
 
     @property
     def is_blank(self) -> bool:
         """Whether no statement has begun."""
-        return Piece(self._text, 0, len(self._text)).is_empty
+        return self._state.is_blank
 
-    def feed(self, line: str) -> Iterator[Item]:
+    def feed(self, line: str) -> list[Item]:
         """What is complete with the next line."""
         self._lines += 1
         if self.is_blank and (command := command_of(line)) is not None:
             self.clear()
-            yield command
-            return
-        if not self._text.strip():
+            return [command]
+        if not self._has_text:
             self.clear()
             self._line = self._lines
-        self._text += line if line.endswith("\n") else line + "\n"
-        if ";" in line or "\\" in line:
-            yield from self._complete()
+        return self._complete(line if line.endswith("\n") else line + "\n")
 
-    def _complete(self) -> Iterator[Item]:
-        found, rest = complete_statements(self._text)
-        for piece in found:
-            yield self._statement(piece)
-        ending = ENDING.search(rest.source.rstrip())
-        if ending is not None:
-            before, open_rest = complete_statements(rest.source[: ending.start()] + ";")
-            if open_rest.is_empty:
-                command = Command(f"\\{ending['name']}", (ending["arguments"] or "").strip())
-                inner = before[0] if before else None
-                yield command if inner is None else self._statement(
-                    Piece(self._text, rest.start + inner.start, rest.start + inner.end), command)
-                self.clear()
-                return
-        self._line += self._text.count("\n", 0, rest.start)
-        self._text = rest.source
+    def _complete(self, line: str) -> list[Item]:
+        before = self._state
+        ends, self._state = read_line(line, before)
+        found: list[Item] = []
+        start = 0
+        for end in ends:
+            self._add(line[start : end.at])
+            if not end.is_blank:
+                found.append(self._statement())
+            self._line += sum(part.count("\n") for part in self._parts)
+            self._parts, self._has_text = [], False
+            start = end.at + 1
+        ending = _ending_of(line[start:], LexerState() if ends else before)
+        if ending is None:
+            self._add(line[start:])
+            return found
+        self._add(line[start : start + ending.at])
+        found.append(ending.command if ending.is_blank else self._statement(ending.command))
+        self.clear()
+        return found
 
-    def _statement(self, piece: Piece, ending: Command | None = None) -> Statement:
-        text = piece.source
-        begin = piece.start + len(text) - len(text.lstrip())
-        return Statement(text.strip(), self._line + self._text.count("\n", 0, begin), ending)
+    def _add(self, text: str) -> None:
+        self._parts.append(text)
+        self._has_text = self._has_text or bool(text.strip())
+
+    def _statement(self, ending: Command | None = None) -> Statement:
+        text = "".join(self._parts)
+        begin = len(text) - len(text.lstrip())
+        return Statement(text.strip(), self._line + text.count("\n", 0, begin), ending)
 
     def finish(self) -> Iterator[Statement]:
         """The statement that the end of the input ends."""
         if not self.is_blank:
-            yield self._statement(Piece(self._text, 0, len(self._text)))
+            yield self._statement()
         self.clear()
 
     def clear(self) -> None:
         """Forgets the statement that has begun."""
-        self._text, self._line = "", self._lines + 1
+        self._line, self._parts, self._has_text, self._state = self._lines + 1, [], False, LexerState()
+
+
+class _Ending(NamedTuple):
+    """A command that executes the statement before it: its offset, and whether there is none but blanks and comments.
+    """
+
+    at: int
+    command: Command
+    is_blank: bool
+
+
+def _ending_of(text: str, state: LexerState) -> _Ending | None:
+    """The command at the end of a line, whose part `text` begins in `state` and has no end of a statement."""
+    match = ENDING.search(text.rstrip()) if "\\" in text else None
+    if match is None:
+        return None
+    ends, after = read_line(text[: match.start()] + ";", state)
+    is_blank = ends[0].is_blank if ends else after.is_blank
+    if not ends and not is_blank:
+        return None
+    return _Ending(match.start(), Command(f"\\{match['name']}", (match["arguments"] or "").strip()), is_blank)
 
 
 def is_complete(text: str) -> bool:
     """Whether this input has no statement that goes on: it is blank, a command, or its last statement is complete."""
     splitter = InputSplitter()
     for line in text.split("\n"):
-        for _ in splitter.feed(line):
-            pass
+        splitter.feed(line)
     return splitter.is_blank

@@ -248,7 +248,8 @@ def test_a_semicolon_inside_of_something_ends_no_statement(text):
     assert [piece.source.strip() for piece in statements(f"{text}\n; SELECT 2;")] == [text, "SELECT 2"]
 
 
-PARTS = ["'", '"', ";", "--", "\n", " /* ", " */ ", "$$", "$a$", "E'", "e'", "\\", "''", " ", "a", "1", "xe'", "(;)"]
+PARTS = ["'", '"', ";", "--", "\n", " /* ", " */ ", "$$", "$a$", "$1", "E'", "e'", "\\", "''", " ", "a", "1", "xe'",
+         "(;)"]
 
 
 def test_statements_are_parted_where_the_tokens_say(rng):
@@ -335,7 +336,8 @@ SELECT DISTINCT ON (id) id FROM orders;
 SELECT x.a FROM orders AS o CROSS JOIN LATERAL jsonb_to_recordset('[]') AS x(a INT);
 SELECT id & 1, (ARRAY[1, 2])[1], (ARRAY[1, 2])[1:2], at AT TIME ZONE 'UTC', make_interval(days => 1),
     region SIMILAR TO 'a', region LIKE ANY(ARRAY['a']), region LIKE ALL(ARRAY['a']), region LIKE 'a' ESCAPE '!',
-    id BETWEEN SYMMETRIC 2 AND 1, $$a$$, region COLLATE "C" FROM orders"""
+    id BETWEEN SYMMETRIC 2 AND 1, $$a$$, region COLLATE "C", 'a'
+    'b' FROM orders"""
 
 
 def samples() -> Iterator[tuple[Piece, type]]:

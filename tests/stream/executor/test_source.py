@@ -77,6 +77,26 @@ def take(messages, count):
     return list(itertools.islice((each for each in messages if not isinstance(each, Wait)), count))
 
 
+class DamagedReader(CountingReader):
+    """Cannot be closed."""
+
+    def close(self):
+        super().close()
+        raise OSError("the connection is gone")
+
+
+@pytest.mark.parametrize("messages_taken", [1, 2])
+def test_all_readers_are_closed_even_if_one_of_them_cannot_be(messages_taken):
+    control = Channel(100)
+    control.send(barrier(1))
+    readers = {"a": CountingReader(0, 100), "b": DamagedReader(0, 100), "c": CountingReader(0, 100)}
+    messages = source(MemoryStateStore(), control, readers).execute()
+    take(messages, messages_taken)
+    with pytest.raises(OSError, match="gone"):
+        messages.close()
+    assert all(each.is_closed for each in readers.values())
+
+
 def test_chunks_come_between_barriers_and_barriers_have_precedence():
     control = Channel(100)
     control.send(barrier(1))

@@ -2,17 +2,19 @@
 
 import pytest
 
-from hummock.errors import EpochTooOld
+from hummock.errors import EpochTooOld, InvalidEpoch, MetaStoreBusy, OutcomeUnknown, SnapshotExpired
 from stream.meta.kept_history import CLAIMED_SECONDS, KeptHistory
 
 
 class Pins:
-    """Pinned epochs; those below `oldest` cannot be."""
+    """Pinned epochs; those below `oldest` cannot be. The next calls raise `errors`."""
 
-    def __init__(self, oldest=0):
-        self.oldest, self.pinned = oldest, []
+    def __init__(self, oldest=0, errors=()):
+        self.oldest, self.pinned, self.errors = oldest, [], list(errors)
 
     def pin(self, epoch):
+        if self.errors:
+            raise self.errors.pop(0)
         if epoch < self.oldest:
             raise EpochTooOld(epoch, self.oldest)
         self.pinned.append(epoch)
@@ -78,3 +80,38 @@ def test_an_epoch_that_can_no_longer_be_read_is_not_kept(clock):
     history = KeptHistory(Pins(oldest=8 << 16), 5_000, clock)
     history.keep(1, 7 << 16)
     assert not history.claim(1)
+
+
+@pytest.mark.parametrize("error", [EpochTooOld(7 << 16, 8 << 16), InvalidEpoch(7 << 16, "is above the committed one")])
+def test_an_epoch_that_cannot_be_read_is_not_tried_again(clock, error, caplog):
+    pins = Pins(errors=[error])
+    history = KeptHistory(pins, 5_000, clock)
+    history.keep(1, 7 << 16)
+    history.keep(1, 7 << 16)
+    history.expire()
+    assert pins.pinned == [] and not history.claim(1) and not caplog.records
+
+
+@pytest.mark.parametrize("again", [lambda history: history.keep(1, 7 << 16), KeptHistory.expire])
+@pytest.mark.parametrize("error", [MetaStoreBusy("busy", 5), OutcomeUnknown("lost"), SnapshotExpired("a")])
+def test_an_epoch_that_could_not_be_pinned_for_the_moment_is_tried_again(clock, error, again, caplog):
+    pins = Pins(errors=[error, error])
+    history = KeptHistory(pins, 5_000, clock)
+    history.keep(1, 7 << 16)
+    again(history)
+    assert not history.claim(1)
+    assert [record.getMessage().split(" job=")[1].split()[0] for record in caplog.records] == ["1"], "once"
+    again(history)
+    assert pins.pinned == [7 << 16] and history.claim(1)
+    again(history)
+    assert pins.pinned == [7 << 16], "pinned twice"
+
+
+def test_an_epoch_of_a_job_that_runs_again_is_not_tried_again(clock):
+    pins = Pins(errors=[MetaStoreBusy("busy", 5)] * 2)
+    history = KeptHistory(pins, 5_000, clock)
+    history.keep(1, 7 << 16)
+    history.keep(2, 8 << 16)
+    history.keep_only({2})
+    history.expire()
+    assert pins.pinned == [8 << 16]

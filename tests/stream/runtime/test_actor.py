@@ -8,8 +8,10 @@ from stream.errors import ChannelClosed
 from stream.executor.base import Executor, ExecutorInfo
 from stream.message import PAUSE, WAIT, Add, Barrier, Stop, Wait, Watermark
 from stream.runtime.actor import Actor
+from stream.runtime.actor_pool import ActorPool
 from stream.runtime.channel import Channel
 from stream.runtime.dispatch import HashEdge, Outputs, SimpleEdge
+from tests.support.drivers.waiting import SOON_SECONDS
 
 EDGE, OTHER_EDGE = (1, 0, 0), (2, 0, 0)
 
@@ -18,18 +20,19 @@ EDGE, OTHER_EDGE = (1, 0, 0), (2, 0, 0)
 class Rows:
     capacity: int
     nbytes: int = 8
+    hidden: int = 0
 
     @property
     def visible_rows(self):
-        return self.capacity
+        return self.capacity - self.hidden
 
 
 class Script(Executor):
-    """Emits a list of messages; raises those that are exceptions."""
+    """Emits a list of messages; raises those that are exceptions, and `at_close` when it ends."""
 
-    def __init__(self, messages):
+    def __init__(self, messages, at_close=None):
         self.info = ExecutorInfo(None, (), "Script")
-        self.messages = messages
+        self.messages, self.at_close = messages, at_close
         self.closed = False
 
     def execute(self):
@@ -40,6 +43,8 @@ class Script(Executor):
                 yield message
         finally:
             self.closed = True
+            if self.at_close is not None:
+                raise self.at_close
 
 
 class Log:
@@ -104,6 +109,13 @@ def test_an_actor_sends_everything_before_it_reports_a_barrier():
     assert log.events == [(7, 0), (7, 1)]
     assert actor.rows == 7
     assert script.closed
+
+
+def test_hidden_rows_are_not_counted():
+    channel = Channel(100)
+    actor = Actor(7, Script([barrier(1), Rows(6, hidden=4), Rows(3, hidden=3)]), outputs(channel), Log())
+    assert actor.run(never) is False
+    assert actor.rows == 2
 
 
 def test_an_actor_goes_on_after_a_pause_unless_the_slice_is_over():
@@ -171,3 +183,50 @@ def test_a_closed_receiver_fails_the_sender_with_its_cause():
     assert Actor(7, Script([barrier(1)]), outputs(channel), log).run(never) is False
     ((_, error),) = log.events
     assert isinstance(error, ChannelClosed) and error.__cause__ is cause
+
+
+@pytest.fixture
+def pool():
+    pool = ActorPool(1, spare=0)
+    yield pool
+    pool.close()
+
+
+def test_a_failure_is_reported_whatever_is_raised_when_its_executors_are_closed(pool, caplog):
+    """The error comes from a channel, while the executors are at a `yield`."""
+    channel, log = Channel(100), Log()
+    channel.close(RuntimeError("downstream died"))
+    script = Script([barrier(1), Rows(3)], OSError("the connection is gone"))
+    failing, next_one = Actor(7, script, outputs(channel), log), Actor(8, Script([barrier(1)]), Outputs(8), log)
+    pool.start(failing)
+    assert pool.join([failing], SOON_SECONDS) == []
+    ((actor_id, error),) = log.events
+    assert actor_id == 7 and isinstance(error, ChannelClosed) and script.closed
+    assert ["actor not closed" in record.getMessage() for record in caplog.records] == [True]
+    pool.start(next_one)
+    assert pool.join([next_one], SOON_SECONDS) == [] and log.events[1:] == [(8, 0)], "the pool has no thread left"
+
+
+def test_an_actor_passes_its_last_barrier_whatever_is_raised_when_its_executors_are_closed(caplog):
+    log, script = Log(), Script([barrier(1), barrier(2, Stop(frozenset({7})))], OSError("the connection is gone"))
+    assert Actor(7, script, Outputs(7), log).run(never) is False
+    assert log.events == [(7, 0), (7, 1)] and script.closed
+    assert "the connection is gone" in caplog.text
+
+
+def test_what_is_raised_at_the_end_of_the_input_is_a_failure():
+    log, error = Log(), OSError("the connection is gone")
+    assert Actor(7, Script([barrier(1)], error), Outputs(7), log).run(never) is False
+    assert log.events == [(7, 0), (7, error)]
+
+
+def test_an_actor_ends_if_its_failure_cannot_be_reported(pool, caplog):
+    class Deaf(Log):
+        def fail(self, actor_id, error, position=None):
+            raise RuntimeError("nobody listens")
+
+    script = Script([barrier(1), ValueError("no")])
+    actor = Actor(7, script, Outputs(7), Deaf())
+    pool.start(actor)
+    assert pool.join([actor], SOON_SECONDS) == [] and script.closed
+    assert "nobody listens" in caplog.text

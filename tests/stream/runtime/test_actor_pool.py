@@ -42,6 +42,19 @@ def test_an_actor_runs_until_it_ends(pool):
     assert pool.join([actor], SOON_SECONDS) == [] and actor.slices == 3
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3)])
+def test_an_actor_that_raises_has_ended_and_its_thread_goes_on(pool, error, caplog):
+    def fail():
+        raise error
+
+    failing, other = Steps(lambda: True, fail, name="failing"), Steps(lambda: True)
+    pool.start(failing)
+    assert pool.join([failing], SOON_SECONDS) == []
+    pool.start(other)
+    assert pool.join([other], SOON_SECONDS) == [] and failing.slices == other.slices == 2
+    assert "actor=failing" in caplog.text and other.threads == failing.threads
+
+
 def test_a_parked_actor_runs_when_it_is_woken(pool):
     parked = threading.Event()
     actor = Steps(lambda: parked.set() or WAIT)

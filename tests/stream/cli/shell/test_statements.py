@@ -1,11 +1,46 @@
+import random
+
 import pytest
 
-from stream.cli.shell.statements import Command, InputSplitter, Statement, command_of, is_complete
+from relational.sql.lexer import LexerState, Piece, read_line
+from stream.cli.shell import statements
+from stream.cli.shell.statements import ENDING, Command, InputSplitter, Statement, command_of, is_complete
+from tests.support.drivers.seeds import run_seed
 
 
 def items(text):
     splitter = InputSplitter()
     return [*(item for line in text.split("\n") for item in splitter.feed(line)), *splitter.finish()]
+
+
+def items_of_whole_texts(lines):
+    """Oracle: reads all that is not complete again with each line."""
+    text, first, found = "", 1, []
+
+    def statement(start, end, ending=None):
+        begin = end - len(text[start:end].lstrip())
+        return Statement(text[start:end].strip(), first + text.count("\n", 0, begin), ending)
+
+    for number, line in enumerate(lines, 1):
+        if Piece(text, 0, len(text)).is_empty and (command := command_of(line)) is not None:
+            text = ""
+            found.append(command)
+            continue
+        text, first = (text, first) if text.strip() else ("", number)
+        text, start = f"{text}{line}\n", 0
+        for end in read_line(text, LexerState())[0]:
+            found += [] if end.is_blank else [statement(start, end.at)]
+            start = end.at + 1
+        ending = ENDING.search(text[start:].rstrip())
+        if ending is not None:
+            before = text[start : start + ending.start()]
+            is_blank = Piece(before, 0, len(before)).is_empty
+            if is_blank or read_line(before + ";", LexerState())[0]:
+                command = Command(f"\\{ending['name']}", (ending["arguments"] or "").strip())
+                found.append(command if is_blank else statement(start, start + ending.start(), command))
+                start = len(text)
+        first, text = first + text.count("\n", 0, start), text[start:]
+    return found if Piece(text, 0, len(text)).is_empty else [*found, statement(0, len(text))]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +71,48 @@ def items(text):
 )
 def test_input_is_parted_into_statements_and_commands(text, expected):
     assert items(text) == expected
+
+
+PARTS = ["SELECT 1", "'", '"', ";", "--", "/*", "*/", "$$", "$a$", "E'", "\\", "''", " ", "x", "(;)", "exit",
+         "\\g", "\\gx", "\\watch 2", "\\d t", "\n", "\n", "\n"]
+
+
+def test_random_input_is_parted_as_by_reading_whole_texts_again():
+    seed = run_seed()
+    rng = random.Random(seed)
+    seen = 0
+    for _ in range(3_000):
+        text = "".join(rng.choice(PARTS) for _ in range(rng.randrange(24)))
+        found = items(text)
+        assert found == items_of_whole_texts(text.split("\n")), (seed, text)
+        seen += len(found)
+    assert seen > 3_000
+
+
+@pytest.mark.parametrize(
+    ("first", "line", "last"),
+    [
+        ("INSERT INTO t VALUES", "('x;y'),", "('');"),
+        ("INSERT INTO t VALUES", "('x\\y'),", "('') \\g"),
+        ("SELECT '", "it''s; \\", "';"),
+        ("SELECT E'", "it\\'s;", "';"),
+        ("AS $$", "a; 'b", "$$;"),
+        ("/*", "a; \\ /* b */", "*/ SELECT 1;"),
+        ("--", "-- a; \\", "SELECT 1;"),
+    ],
+)
+def test_each_line_is_read_once(first, line, last, monkeypatch):
+    read = 0
+
+    def counted(text, state):
+        nonlocal read
+        read += len(text)
+        return read_line(text, state)
+
+    monkeypatch.setattr(statements, "read_line", counted)
+    text = "\n".join([first, *[line] * 2_000, last])
+    assert [item.line for item in items(text)] == [1] and is_complete(text)
+    assert read <= 3 * len(text)  # once for the items, once for `is_complete`, and what precedes a command again
 
 
 @pytest.mark.parametrize(
