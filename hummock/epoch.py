@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NewType
+from operator import index
+from typing import NewType, SupportsIndex
 
 from hummock.errors import InvalidEpoch
 
@@ -23,7 +24,7 @@ SPILL_BITS = 16
 SPILL_MASK = (1 << SPILL_BITS) - 1
 MAX_EPOCH = Epoch((1 << 64) - 1)
 NEVER = Epoch(0)
-OWN_EPOCHS = 1 << 62
+OWN_EPOCHS = 1 << 62               # epochs of commits are below: of times up to the year 4251
 BASE_MS = 1_617_235_200_000         # 2021-04-01T00:00Z
 
 
@@ -37,20 +38,36 @@ def monotonic_seconds() -> float:
     return time.monotonic()
 
 
-def check_epoch(epoch: int) -> Epoch:
-    """`epoch` itself. Raises `InvalidEpoch` unless it is an integer of 0 .. 2**64 - 1."""
-    if not isinstance(epoch, int) or isinstance(epoch, bool):
+def check_epoch(epoch: SupportsIndex) -> Epoch:
+    """`epoch` as an int. Raises `InvalidEpoch` unless it is an integer, of any type but bool, of 0 .. 2**64 - 1."""
+    if isinstance(epoch, bool):
         raise InvalidEpoch(epoch, "an epoch is an integer")
-    if not 0 <= epoch <= MAX_EPOCH:
-        raise InvalidEpoch(epoch, "an epoch is between 0 and 2**64 - 1")
-    return Epoch(epoch)
+    try:
+        number = index(epoch)
+    except TypeError:
+        raise InvalidEpoch(epoch, "an epoch is an integer") from None
+    if not 0 <= number <= MAX_EPOCH:
+        raise InvalidEpoch(number, "an epoch is between 0 and 2**64 - 1")
+    return Epoch(number)
 
 
-def check_pure(epoch: int) -> Epoch:
-    """`epoch` itself. Raises `InvalidEpoch` unless it is pure and not 0."""
-    if check_epoch(epoch) & SPILL_MASK or epoch == NEVER:
-        raise InvalidEpoch(epoch, "a pure epoch has its low 16 bits zero and is not 0")
-    return Epoch(epoch)
+def check_pure(epoch: SupportsIndex) -> Epoch:
+    """`epoch` as an int. Raises `InvalidEpoch` unless it is pure and not 0."""
+    number = check_epoch(epoch)
+    if number & SPILL_MASK or number == NEVER:
+        raise InvalidEpoch(number, "a pure epoch has its low 16 bits zero and is not 0")
+    return number
+
+
+def check_committable(epoch: SupportsIndex) -> Epoch:
+    """As `check_pure`, and below OWN_EPOCHS: a store never goes back, so that one commit at the end of all epochs would
+    leave none to write at.
+    """
+    number = check_pure(epoch)
+    if number >= OWN_EPOCHS:
+        raise InvalidEpoch(number, "epochs of writes are below 2**62, so that there are always later ones: an epoch is "
+                                   "milliseconds since April 2021, times 2**16")
+    return number
 
 
 def pure_epoch(epoch: int) -> Epoch:

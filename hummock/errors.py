@@ -55,6 +55,8 @@ HummockError
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -304,11 +306,12 @@ class InvalidOption(HummockError, ValueError):
         return f"option {self.name} is {self.value!r}: must be {self.allowed}"
 
 
+READS_ONLY = 'role="reader" changes no data; it only registers what it reads'
 OTHER_OPTIONS = {
     "create": MAKES_STORES,
     "create_if_missing": MAKES_STORES,
-    "read_only": 'role="reader" writes nothing',
-    "readonly": 'role="reader" writes nothing',
+    "read_only": READS_ONLY,
+    "readonly": READS_ONLY,
     "mode": 'role="reader" and role="writer" say what a session may do',
 }
 """What is there instead of options of other databases."""
@@ -435,7 +438,12 @@ class WriterRunning(HummockError):
         self.url, self.node, self.host, self.pid, self.since_ms = url, node, host, pid, since_ms
 
     def __str__(self) -> str:
-        return (f"process {self.pid} of {self.host} writes {self.url} since {_utc(self.since_ms)}, and one "
+        since = _utc(self.since_ms)
+        if (self.pid, self.host) == (os.getpid(), socket.gethostname()):
+            return (f"this process (process {self.pid}) has {self.url} open since {since}, and one session writes at a "
+                    'time: close() the other one first, or use it; role="reader" reads beside it; take_over=True ends '
+                    'it')
+        return (f"process {self.pid} of {self.host} writes {self.url} since {since}, and one "
                 'process does at a time: role="reader" reads beside it; take_over=True ends it')
 
 

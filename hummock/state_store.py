@@ -12,7 +12,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from operator import index
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from hummock.columnar.arrow_export import table_of
 from hummock.columnar.binary_column import BinaryColumn
 from hummock.columnar.write_batch import KvBatch, WriteBatch
 from hummock.epoch import Epoch
+from hummock.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hummock.sstable.info import SstableInfo
@@ -42,6 +44,26 @@ class ReadOptions:
 
 DEFAULT = ReadOptions()
 EVERYTHING = KeyRange()
+
+
+def check_key_range(key_range: object) -> None:
+    """Raises `InvalidOption` for anything but a KeyRange of bytes."""
+    if not isinstance(key_range, KeyRange) or not (
+            isinstance(key_range.start, bytes) and isinstance(key_range.end, bytes | None)):
+        raise InvalidOption("key_range", key_range, "a hummock.KeyRange of bytes, as KeyRange(start, end)")
+
+
+def check_limit(limit: SupportsIndex | None) -> int | None:
+    """`limit` as an int. Raises `InvalidOption` unless it is a number of rows, or None."""
+    if limit is None:
+        return None
+    try:
+        number = index(limit)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidOption("limit", limit, "a number of rows from 0 on, or None")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +96,8 @@ class StateStoreIterator(ClosedAtExit):
     """Rows of one scan, in its order, as columns; iterating over pairs is a convenience API.
 
     Holds its snapshot until it is closed or exhausted. A batch stays valid after the iterator has advanced or is
-    closed. One thread at a time. After `close` every method raises `StoreClosed`.
+    closed. One thread at a time. After `close` every method raises `StoreClosed`, and after an error too: it names the
+    error, and the rows come from a new scan.
     """
 
     @abstractmethod
@@ -152,7 +175,9 @@ class StateStore(Protocol):
         reverse: bool = False,
         limit: int | None = None,
     ) -> StateStoreIterator:
-        """The rows of the range at `epoch`, ascending (descending with `reverse`), at most `limit`."""
+        """The rows of the range at `epoch`, ascending (descending with `reverse`), at most `limit`. InvalidOption for
+        another range than a KeyRange, or no number of rows.
+        """
 
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None

@@ -10,7 +10,10 @@ from hummock.base.key cimport Slice, head_of
 
 
 cdef class HummockIterator:
-    """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, until the next move."""
+    """Invariant: while `valid`, `user_key`, `epoch` and `value` are those of one entry, until the next move.
+
+    A move that raises leaves the iterator not valid, wherever its children are: only `rewind` or `seek` begins anew.
+    """
 
     cdef int rewind(self) except -1 nogil:
         with gil:

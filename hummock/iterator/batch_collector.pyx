@@ -65,7 +65,8 @@ cdef class BatchCollector:
     def next_batch(self, Py_ssize_t max_rows, Py_ssize_t max_bytes):
         """The next rows as a KvBatch, or None at the end. A row larger than `max_bytes` gets a batch of its own.
 
-        REQUIRES both limits to be at least 1 and `close` not called.
+        REQUIRES both limits to be at least 1, `close` not called, and that no call has raised: what it had collected
+        would be missing. Likewise for `next_batches`.
         """
         cdef BinaryColumnBuilder keys = self.keys, values = self.values
         with nogil:
@@ -85,8 +86,8 @@ cdef class BatchCollector:
         return [batch_of(columns[at][0], columns[at][1]) for at in range(count)]
 
     def close(self):
-        """Releases the source and all it holds."""
-        self.source = None
+        """Releases the source and all it holds, and the rows of a batch that an error has ended."""
+        self.source = self.keys = self.values = None
 
     cdef Py_ssize_t fill_all(
         self, void** keys, void** values, Py_ssize_t max_rows, Py_ssize_t batch_rows, Py_ssize_t max_bytes

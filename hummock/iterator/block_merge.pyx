@@ -137,11 +137,11 @@ cdef class BlockMerge:
         return 0
 
     cdef int finish_round(self) except -1 nogil:
-        cdef Py_ssize_t at, left = 0
+        cdef Py_ssize_t at, left = 0, live = self.live
         cdef Window* window
         self.returned += self.count
-        self.count = self.at = 0
-        for at in range(self.live):
+        self.count = self.at = self.live = 0    # after an error there is no child left to move
+        for at in range(live):
             window = &self.windows[at]
             window.span.row += window.chosen
             window.passed += window.chosen
@@ -213,11 +213,11 @@ cdef class BlockMerge:
         return self.at == self.count and self.lone_rounds >= LONE_ROUNDS
 
     cdef int leave(self) except -1 nogil:
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at, live
         self.finish_round()
-        for at in range(self.live):
+        live, self.live = self.live, 0
+        for at in range(live):
             (<HummockIterator>self.windows[at].child).skip(self.windows[at].passed)
-        self.live = 0
         return 0
 
     cdef bint choose(self, const KeyPrefix128* limit) noexcept nogil:

@@ -13,7 +13,8 @@ cdef struct Contender:                  # a copy of a child's current entry, for
     uint64_t low                        # bytes 8..16; both all ones once the child is exhausted
     Slice user_key                      # the child's
     uint64_t epoch
-    bint live                           # the child is valid, and was not excluded from the last seek
+    bint excluded                       # from the last seek
+    bint live                           # the child is valid, and not excluded
     void* child                         # HummockIterator, borrowed from `children`
 
 

@@ -49,7 +49,9 @@ cdef class MergeIterator(HummockIterator):
 
     cdef int rewind(self) except -1 nogil:
         cdef Py_ssize_t leaf
+        self.valid = False
         for leaf in range(self.width):
+            self.contenders[leaf].excluded = False
             if self.contenders[leaf].child != NULL:
                 (<HummockIterator>self.contenders[leaf].child).rewind()
         self.build()
@@ -57,7 +59,9 @@ cdef class MergeIterator(HummockIterator):
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         cdef Py_ssize_t leaf
+        self.valid = False
         for leaf in range(self.width):
+            self.contenders[leaf].excluded = False
             if self.contenders[leaf].child != NULL:
                 (<HummockIterator>self.contenders[leaf].child).seek(user_key, epoch)
         self.build()
@@ -65,20 +69,20 @@ cdef class MergeIterator(HummockIterator):
 
     cdef int seek_among(self, Slice user_key, uint64_t epoch, const uint8_t* wanted) except -1 nogil:
         cdef Py_ssize_t leaf, live = 0
+        self.valid = False
         for leaf in range(self.width):
+            self.contenders[leaf].excluded = not wanted[leaf]
             if self.contenders[leaf].child != NULL and wanted[leaf]:
                 (<HummockIterator>self.contenders[leaf].child).seek(user_key, epoch)
-                self.load(&self.contenders[leaf])
-                live += self.contenders[leaf].live
-            else:
-                self.contenders[leaf].live = False
-                self.contenders[leaf].high = self.contenders[leaf].low = 0xFFFFFFFFFFFFFFFF
+            self.load(&self.contenders[leaf])
+            live += self.contenders[leaf].live
         self.play()
         self.streak = SPAN_STREAK if live == 1 else 0       # a single live child always wins
         return 0
 
     cdef int next(self) except -1 nogil:
         cdef Contender* contender = &self.contenders[self.winner]
+        self.valid = False
         (<HummockIterator>contender.child).next()
         self.load(contender)
         return self.replay()
@@ -100,6 +104,7 @@ cdef class MergeIterator(HummockIterator):
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
         cdef Contender* contender = &self.contenders[self.winner]
+        self.valid = False
         (<HummockIterator>contender.child).skip(rows)
         self.load(contender)
         return self.replay()
@@ -107,7 +112,7 @@ cdef class MergeIterator(HummockIterator):
     cdef void load(self, Contender* contender) noexcept nogil:
         cdef const uint8_t* data
         cdef Py_ssize_t size
-        if contender.child == NULL or not (<HummockIterator>contender.child).valid:
+        if contender.child == NULL or contender.excluded or not (<HummockIterator>contender.child).valid:
             contender.live = False
             contender.high = contender.low = 0xFFFFFFFFFFFFFFFF
             return
@@ -201,13 +206,17 @@ cdef class MergeIterator(HummockIterator):
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         if not self.is_pulled:
             self.is_pulled, self.has_spans = True, self.begin_rounds()
-        return self.rounds.pull(out, most) if self.has_spans else HummockIterator.pull(self, out, most)
+        if not self.has_spans:
+            return HummockIterator.pull(self, out, most)
+        self.valid = False
+        return self.rounds.pull(out, most)
 
     cdef bint begin_pull(self) except -1 nogil:
         self.is_pulled = self.has_spans = self.begin_rounds()
         return self.is_pulled
 
     cdef int end_pull(self) except -1 nogil:
+        self.valid = False
         self.rounds.leave()
         self.build()
         return 0

@@ -46,6 +46,7 @@ cdef class UserIterator(HummockIterator):
         self.valid = False
 
     cdef int rewind(self) except -1 nogil:
+        self.valid = False
         if self.direction == FORWARD:
             return self.seek(self.start, MAX_EPOCH)
         if self.end.data == NULL:
@@ -58,6 +59,7 @@ cdef class UserIterator(HummockIterator):
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """Moves to the first visible key at or beyond `user_key`; uses the reader's epoch, not `epoch`."""
+        self.valid = False
         if self.direction == FORWARD:
             if compare_bytes(user_key, self.start) < 0:
                 user_key = self.start
@@ -74,6 +76,7 @@ cdef class UserIterator(HummockIterator):
         return (<MergeIterator>self.child).seek_among(user_key, epoch, self.among)
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         if self.direction != FORWARD:
             return self.collect()
         save(&self.key, self.child.user_key)
@@ -102,6 +105,7 @@ cdef class UserIterator(HummockIterator):
         return True
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.valid = False
         if rows > 1:
             self.child.skip(rows - 1)       # to the last of them, whose older versions may follow the span
         return self.next()
@@ -116,18 +120,20 @@ cdef class UserIterator(HummockIterator):
         return not self.is_ended and (<MergeIterator>self.child).rounds.prefers_spans()
 
     cdef int end_pull(self) except -1 nogil:
+        self.valid = False
         (<MergeIterator>self.child).end_pull()
         self.pass_key()
         return self.find()
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
         cdef Py_ssize_t count, kept = 0
+        self.valid = False
         while kept == 0:
             count = 0 if self.is_ended else self.child.pull(out, most)
             if count == 0:
-                self.valid = False
                 return 0
             kept = self.keep_visible(out, count)
+        self.valid = True
         return kept
 
     cdef Py_ssize_t keep_visible(self, Entry* entries, Py_ssize_t count) except -1 nogil:

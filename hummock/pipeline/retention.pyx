@@ -69,19 +69,22 @@ cdef class RetentionIterator(HummockIterator):
         free(self.key)
 
     cdef int rewind(self) except -1 nogil:
-        self.has_last, self.table_vnode, self.is_pulled = False, NOWHERE, False
+        self.valid = self.has_last = self.is_pulled = False
+        self.table_vnode = NOWHERE
         self.child.rewind()
         self.child.pulled = 0
         return self.settle()
 
     cdef int seek(self, Slice user_key, uint64_t epoch) except -1 nogil:
         """REQUIRES `epoch` newer than any of `user_key`: retention depends on all versions of a key."""
-        self.has_last, self.table_vnode, self.is_pulled = False, NOWHERE, False
+        self.valid = self.has_last = self.is_pulled = False
+        self.table_vnode = NOWHERE
         self.child.seek(user_key, epoch)
         self.child.pulled = 0
         return self.settle()
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         self.child.next()
         return self.settle()
 
@@ -100,7 +103,6 @@ cdef class RetentionIterator(HummockIterator):
             self.dropped_rows += 1
             self.dropped_hash += hash_of(&entry)
             self.child.next()
-        self.valid = False
         return 0
 
     cdef Py_ssize_t pull(self, Entry* out, Py_ssize_t most) except -1 nogil:
@@ -109,6 +111,7 @@ cdef class RetentionIterator(HummockIterator):
         if not self.is_pulled:              # the first one was examined already
             self.is_pulled = True
             return HummockIterator.pull(self, out, most)
+        self.valid = False
         if self.pulled > 0:
             self.pulled = 0
             self.child.next()

@@ -77,7 +77,8 @@ cdef class RangeCollector:
         cdef Py_ssize_t row
         with nogil:
             for row in range(first, first + rows):
-                if among == NULL or memchr(among, 1, <size_t>children) != NULL:
+                if not self.starts.is_null(row) and (
+                        among == NULL or memchr(among, 1, <size_t>children) != NULL):
                     self.row = row
                     self.set_bounds()
                     self.source.among = among if children > 1 else NULL
@@ -103,8 +104,8 @@ def read_prefixes(ReadView view not None, BinaryColumn prefixes not None, epoch,
                   limit=None) -> tuple:
     """(int32[n]: the row of `prefixes` of each result row, KvBatch of those n rows), in the order of `prefixes`.
 
-    The rows under each prefix in scan order, at most `limit` of each. Raises EpochTooOld, OverflowError when the
-    answer passes 2 GiB.
+    The rows under each prefix in scan order, at most `limit` of each; none under a null. Raises EpochTooOld,
+    OverflowError when the answer passes 2 GiB.
     """
     cdef bint is_any = prefixes.rows > 0
     start, end = bounds_of(prefixes) if is_any else (b"", b"")

@@ -132,6 +132,7 @@ cdef class RunCursor(HummockIterator):
         return self.settle()
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         if self.in_rest:
             self.rest.next()
             return self.follow()
@@ -144,6 +145,7 @@ cdef class RunCursor(HummockIterator):
         return (<Block>self.block).span_from(self.row, out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.valid = False
         if self.in_rest:
             self.rest.skip(rows)
             return self.follow()
@@ -154,7 +156,6 @@ cdef class RunCursor(HummockIterator):
         cdef Slice suffix
         cdef Py_ssize_t prefix
         while self.row >= (<Block>self.block).rows:
-            self.valid = False
             if self.following == NULL:
                 return self.continue_run()
             self.block, self.following, self.row = self.following, NULL, 0

@@ -65,7 +65,7 @@ cdef class ReadView:
         """`epoch` as an integer, validated."""
         cdef uint64_t number
         if not PyLong_CheckExact(epoch):
-            check_epoch(epoch)
+            epoch = check_epoch(epoch)
         number = number_of(epoch)
         if number == MAX_EPOCH and PyErr_Occurred() != NULL:
             PyErr_Clear()

@@ -49,6 +49,7 @@ cdef class ConcatIterator(HummockIterator):
         return self.settle()
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         self.current.next()
         return self.settle()
 
@@ -56,6 +57,7 @@ cdef class ConcatIterator(HummockIterator):
         return self.current.span(out, as_rows)
 
     cdef int skip(self, Py_ssize_t rows) except -1 nogil:
+        self.valid = False
         self.current.skip(rows)
         return self.settle()
 

@@ -48,8 +48,8 @@ cdef class SstableIterator(HummockIterator):
     cdef int open(self) except -1 nogil:
         if self.meta is None:
             with gil:
-                self.meta = self.reader.opened()
                 self.scratch = Block(self.reader.data_path)
+                self.meta = self.reader.opened()
         return 0
 
     cdef int prepare(self) except -1:
@@ -133,12 +133,13 @@ cdef class SstableIterator(HummockIterator):
 
     cdef int enter(self, Py_ssize_t index) except -1 nogil:
         """Makes block `index` the current one; on an error there is no current block."""
+        cdef void* block = <void*>self.scratch
         self.block, self.valid = NULL, False
         if not self.window_start <= index < self.window_end:
             with gil:
                 self.fetch(index)
         if self.ready[index - self.window_start] != NULL:
-            self.block = self.ready[index - self.window_start]
+            block = self.ready[index - self.window_start]
         else:
             if index != self.scratch_index:
                 self.scratch_index = -1
@@ -146,9 +147,9 @@ cdef class SstableIterator(HummockIterator):
                     self.read_bite(index)
                 load_block(self.scratch, self.meta.index, index, self.stored_data, self.stored_offset)
                 self.scratch_index = index
-            self.block = <void*>self.scratch
-        self.block_index = index
-        return (<Block>self.block).begin_key(&self.key, &self.key_capacity)
+        (<Block>block).begin_key(&self.key, &self.key_capacity)
+        self.block, self.block_index = block, index
+        return 0
 
     cdef int fetch(self, Py_ssize_t index) except -1:
         """Moves the window so that it begins, in this direction, with block `index`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from operator import index
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -56,12 +57,16 @@ class _Source(Protocol):
 
 
 class _OnView:
-    """Holds its view, and so the view's files, until it is exhausted or closed, by any thread."""
+    """Holds its view, and so the view's files, until it is exhausted or closed, by any thread.
+
+    An error closes it: rows that its call had read are lost, so a later one would return fewer rows than there are.
+    """
 
     def __init__(self, view: ReadView, source: _Source, explain: Explain):
         self._view: ReadView | None = view
         self._source, self._explain = source, explain
         self._is_closed = False
+        self._failure = ""  # the error that closed it, in the words of later ones
         self._lock = threading.Lock()  # closing the store waits for the batch under construction
 
     def __repr__(self) -> str:
@@ -69,19 +74,28 @@ class _OnView:
         return f"{type(self).__name__}({state})"
 
     def _result_of(self, read: Callable[[], Result], nothing: Result) -> Result:
-        """The result of `read`; releases the view when that is `nothing`."""
+        """The result of `read`; releases the view when that is `nothing`, and closes on any error."""
         with self._lock:
             if self._is_closed:
-                raise StoreClosed("the scan")
+                raise StoreClosed(f"the scan{self._failure}")
             if self._view is None:
                 return nothing
             try:
-                result = read()
-            except HummockError as error:
-                raise (found := self._explain(self._view, error)) from cause_of(found, error)
+                result = self._read(self._view, read)
+            except BaseException as error:
+                self._is_closed = True
+                self._release()
+                self._failure = f", which failed with {type(error).__name__} ({error}),"
+                raise
             if result == nothing:
                 self._release()
             return result
+
+    def _read(self, view: ReadView, read: Callable[[], Result]) -> Result:
+        try:
+            return read()
+        except HummockError as error:
+            raise (found := self._explain(view, error)) from cause_of(found, error)
 
     def close(self) -> None:
         with self._lock:
@@ -91,6 +105,11 @@ class _OnView:
     def _release(self) -> None:
         self._view = None
         self._source.close()
+
+
+def _most_rows(max_rows: int | None, options: StorageOptions) -> int:
+    """The limit of a batch's rows. Raises TypeError, before anything is read."""
+    return options.scan_batch_rows if max_rows is None else min(index(max_rows), NO_LIMIT)
 
 
 class HummockScan(_OnView, StateStoreIterator):
@@ -104,7 +123,7 @@ class HummockScan(_OnView, StateStoreIterator):
         self._left = NO_LIMIT if limit is None else limit
 
     def next_batch(self, max_rows: int | None = None) -> KvBatch | None:
-        rows = self._options.scan_batch_rows if max_rows is None else max_rows
+        rows = _most_rows(max_rows, self._options)
 
         def read() -> list[KvBatch]:
             batch = self._collector.next_batch(min(rows, self._left), self._options.scan_batch_bytes)
@@ -142,7 +161,7 @@ class HummockChanges(_OnView, StateStoreChanges):
         self._reader, self._options = reader, options
 
     def next_batch(self, max_rows: int | None = None) -> ChangeBatch | None:
-        rows = self._options.scan_batch_rows if max_rows is None else max_rows
+        rows = _most_rows(max_rows, self._options)
 
         def read() -> ChangeBatch | None:
             return self._reader.next_batch(rows, self._options.scan_batch_bytes)

@@ -153,7 +153,13 @@ cdef class ColumnBuilder:
 
     cdef object finish(self):
         cdef ArrowArray array
-        export_to(self, &array)
+        array.release = NULL
+        try:
+            export_to(self, &array)
+        except BaseException:
+            if array.release != NULL:
+                release_exported(&array)
+            raise
         return pa.Array._import_from_c(<uintptr_t>&array, self.data_type.arrow)
 
     cdef Column finish_column(self):

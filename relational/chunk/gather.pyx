@@ -99,10 +99,12 @@ cdef int gather_lists(
     cdef Py_ssize_t total = spanned(view, indices, rows), row, at = 0
     cdef Py_ssize_t before = (<ColumnBuilder>builder.children[0]).rows
     cdef int32_t* ends = <int32_t*>builder.values + builder.rows
-    cdef int32_t* elements = NULL
+    cdef int32_t* elements
     cdef int32_t element
-    if before + total <= INT32_MAX:
-        elements = <int32_t*>malloc(<size_t>(total + 1) * sizeof(int32_t))
+    if before + total > INT32_MAX:
+        with gil:
+            raise OverflowError(f"a column of lists ends at {INT32_MAX} elements, not {before + total}")
+    elements = <int32_t*>malloc(<size_t>(total + 1) * sizeof(int32_t))
     if elements == NULL:
         with gil:
             raise MemoryError(f"no memory to gather {total} elements of lists")

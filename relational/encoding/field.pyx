@@ -28,8 +28,12 @@ cdef Field* planted(tuple types, const int* fixed_bytes) except NULL:
     cdef Field* fields = <Field*>calloc(count + 1, sizeof(Field))
     if fields == NULL:
         raise MemoryError("no memory for the fields of a row")
-    for i in range(count):
-        plant_one(&fields[i], types[i], fixed_bytes)
+    try:
+        for i in range(count):
+            plant_one(&fields[i], types[i], fixed_bytes)
+    except BaseException:
+        uproot(fields, count)
+        raise
     return fields
 
 
@@ -42,8 +46,8 @@ cdef int plant_one(Field* field, object data_type, const int* fixed_bytes) excep
     field.null_tag = 1
     if not data_type.children:
         return 0
-    field.children = planted(data_type.children, fixed_bytes)
     field.child_count = len(data_type.children)
+    field.children = planted(data_type.children, fixed_bytes)
     for i in range(field.child_count):
         field.section += field.children[i].fixed_bytes
         field.variable += field.children[i].fixed_bytes == 0

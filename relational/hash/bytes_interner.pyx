@@ -248,12 +248,12 @@ cdef class BytesInterner:
         if self.arena.capacity - self.arena.size < key.size:
             self.arena.reserve(key.size)
         memcpy(self.arena.data + self.arena.size, key.data, <size_t>key.size)
-        self.arena.size += key.size
         if self.key_bytes < 0:
             if self.ends.capacity - self.ends.size < <Py_ssize_t>sizeof(int64_t):
                 self.ends.reserve(sizeof(int64_t))
-            (<int64_t*>self.ends.data)[self.count] = self.arena.size
+            (<int64_t*>self.ends.data)[self.count] = self.arena.size + key.size
             self.ends.size += sizeof(int64_t)
+        self.arena.size += key.size                     # behind all that may fail
         self.count += 1
         return <int32_t>(self.count - 1)
 

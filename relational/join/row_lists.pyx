@@ -209,23 +209,24 @@ cdef class RowLists:
         self.free_bytes += self.block_bytes(size_class)
 
     cdef int pack(self) except -1:
-        cdef RecordArena before = self.lists
+        cdef RecordArena packed
         cdef KeyEntry* entry
         cdef const BlockHead* head
         cdef Py_ssize_t key, size
-        if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, before.size // 8):
+        if self.free_bytes < max(<Py_ssize_t>MIN_PACKED, self.lists.size // 8):
             return 0
-        self.lists = RecordArena()
-        self.lists.reserve(before.size - self.free_bytes)
+        packed = RecordArena()
+        packed.reserve(self.lists.size - self.free_bytes)
         with nogil:
             for key in range(self.keys):
                 entry = self.entry(key)
                 if has_block(entry):
-                    head = <const BlockHead*>(<const int32_t*>before.data + ~entry.start)
+                    head = self.head(entry)
                     size = self.block_bytes(head.size_class)
-                    memcpy(self.lists.data + self.lists.size, head, <size_t>size)
-                    entry.start = ~<int32_t>(self.lists.size // <Py_ssize_t>sizeof(int32_t))
-                    self.lists.size += size
+                    memcpy(packed.data + packed.size, head, <size_t>size)
+                    entry.start = ~<int32_t>(packed.size // <Py_ssize_t>sizeof(int32_t))
+                    packed.size += size
+        self.lists = packed
         self.clear_free()
         return 0
 

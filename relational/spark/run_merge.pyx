@@ -17,10 +17,12 @@ cdef class UnderOneEpoch(HummockIterator):
         self.child, self.epoch_of_all, self.direction = child, epoch, FORWARD
 
     cdef int rewind(self) except -1 nogil:
+        self.valid = False
         self.child.rewind()
         return self.settle()
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         self.child.next()
         return self.settle()
 
@@ -48,11 +50,13 @@ cdef class BesideStored(HummockIterator):
         self.met_keys = []
 
     cdef int rewind(self) except -1 nogil:
+        self.valid = False
         self.child.rewind()
         self.stored.rewind()
         return self.settle()
 
     cdef int next(self) except -1 nogil:
+        self.valid = False
         self.child.next()
         return self.settle()
 

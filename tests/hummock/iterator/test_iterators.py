@@ -7,13 +7,19 @@ import random
 import pytest
 
 from hummock.columnar.write_batch import WriteBatch
+from hummock.errors import ObjectStoreError
 from hummock.iterator.base import Direction, HummockIterator
 from hummock.iterator.batch_collector import BatchCollector
 from hummock.iterator.entry_collector import EntryCollector
 from hummock.iterator.merge import MergeIterator
 from hummock.iterator.user import UserIterator
+from hummock.pipeline.retention import RetentionIterator
 from hummock.shared_buffer.batch import SharedBufferBatch, SharedBufferBatchIterator
+from hummock.sstable.concat_iterator import ConcatIterator
+from hummock.sstable.sstable_iterator import SstableIterator
+from tests.support.drivers.seeds import amount, run_seed
 from tests.support.suites.entry_cases import iterator_of, parse_epoch, parse_key, read_cases, show_entry
+from tests.support.worlds.failing_reads import NEWEST, failing_reads
 
 FORWARD, REVERSE = Direction.FORWARD, Direction.REVERSE
 
@@ -172,3 +178,62 @@ def test_a_row_larger_than_a_batch_comes_alone():
 def test_a_batch_needs_a_row():
     with pytest.raises(ValueError, match="at least one row"):
         SharedBufferBatch(WriteBatch([]), 1 << 16)
+
+
+def runs_of(world, files, direction):
+    return [ConcatIterator(files, tuple(run.sstables), direction) for run in world.version.runs]
+
+
+ITERATORS = {
+    "a file": lambda *of: SstableIterator(of[1], next(iter(of[0].version.sstables)), of[2]),
+    "a run": lambda *of: runs_of(*of)[0],
+    "runs": lambda *of: MergeIterator(runs_of(*of), of[2]),
+    "rows of a run": lambda *of: UserIterator(runs_of(*of)[0], b"", None, NEWEST),
+    "rows": lambda *of: UserIterator(MergeIterator(runs_of(*of), of[2]), b"", None, NEWEST),
+    "what is retained": lambda *of: RetentionIterator(MergeIterator(runs_of(*of))),     # of[2] is FORWARD
+}
+KINDS = [(kind, direction) for kind in ITERATORS for direction in Direction
+         if (kind, direction) != ("what is retained", REVERSE)]
+
+
+@pytest.mark.parametrize(("kind", "direction"), KINDS)
+def test_an_iterator_that_raised_is_not_valid_until_it_begins_anew(kind, direction):
+    rng = random.Random(f"{run_seed()} {kind} {direction}")
+    for _ in range(amount(5, 50)):
+        with failing_reads(rng) as world:
+            target = rng.choice([(), (rng.choice(world.rows)[0], NEWEST)])
+            expected = list(ITERATORS[kind](world, world.files(), direction).entries(*target))
+            for fails in rng.sample(range(world.reads), min(world.reads, 5)):     # none if the target is behind the run
+                iterator = ITERATORS[kind](world, world.files(fails), direction)
+                with pytest.raises(ObjectStoreError):
+                    list(iterator.entries(*target))
+                assert not iterator.valid
+                assert list(iterator.entries(*target)) == expected
+
+
+def drained(world, files, makes, limits):
+    """A collector and its source, to the end or to an error, and the error or None."""
+    source = UserIterator(MergeIterator(runs_of(world, files, FORWARD)), b"", None, NEWEST)
+    collector = makes(source)
+    try:
+        while collector.next_batch(*limits) is not None:
+            pass
+    except ObjectStoreError as error:
+        return collector, source, error
+    return collector, source, None
+
+
+@pytest.mark.parametrize("makes", [BatchCollector, EntryCollector], ids=lambda kind: kind.__name__)
+def test_a_collector_does_not_touch_what_an_error_has_left(makes):
+    """Rows are missing from then on, which its owner knows."""
+    rng = random.Random(f"{run_seed()} {makes.__name__}")
+    for _ in range(amount(10, 100)):
+        limits = rng.randrange(1, 900), 5_000
+        with failing_reads(rng) as world:
+            assert drained(world, world.files(), makes, limits)[2] is None
+            for fails in rng.choices(range(world.reads), k=5):
+                collector, source, error = drained(world, world.files(fails), makes, limits)
+                assert error is not None and not source.valid
+                while collector.next_batch(*limits) is not None:
+                    pass
+                assert [(key, value) for key, _, value in source.entries()] == world.rows

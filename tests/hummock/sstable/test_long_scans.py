@@ -9,7 +9,7 @@ import pytest
 
 import hummock
 from hummock.epoch import EpochGenerator
-from hummock.errors import Corruption
+from hummock.errors import Corruption, StoreClosed
 from hummock.object_store.local import LocalObjectStore
 
 SMALL = {"block_bytes": 1_000, "prefetch_bytes": 4_096, "sstable_bytes": 300_000, "codec": "lz4"}
@@ -79,3 +79,17 @@ def test_damage_in_a_long_scan_is_named(written):
             pairs_of(store, epoch)
         assert victim.stem in caught.value.object_name
         victim.write_bytes(held)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_long_scan_that_met_damage_stays_failed(written, reverse):
+    folder, epoch = written
+    victim = sorted((folder / "sst").glob("*.data"))[2]
+    held = victim.read_bytes()
+    victim.write_bytes(held[:len(held) // 2] + bytes([held[len(held) // 2] ^ 4]) + held[len(held) // 2 + 1:])
+    with (hummock.open(folder.as_uri(), block_cache_bytes=1, **SMALL) as store,
+          store.scan(TABLE, epoch, reverse=reverse) as rows):
+        for error in (Corruption, StoreClosed, StoreClosed):
+            with pytest.raises(error, match=victim.stem):
+                while rows.next_batch():
+                    pass

@@ -129,3 +129,48 @@ def test_rows_that_a_watermark_passed_are_in_no_merged_scan():
         assert 0 < len(seen) < len(state)
         with store.scan() as rows:
             assert pairs(rows) == expected(seen, b"", None)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_prefixes_in_runs_of_which_some_hold_nothing_equal_a_dictionary(number):
+    """A run that is left out of a range stays out of it, also when rows are pulled from the others for a while."""
+    rng = random.Random(run_seed() + 200 + number)
+    keys = {table: [hummock.user_key(table, 0, b"%06d" % row) for row in range(3_000)] for table in (1, 2, 3)}
+    state: dict[bytes, bytes | None] = {}
+    with hummock.open("memory://", role="writer", compaction=False, block_bytes=rng.choice((4_000, 60_000))) as store:
+        for _ in range(rng.randrange(3, 7)):
+            first, last = sorted(rng.choices((0, 20, 300, 1_000, 3_000), k=2))
+            tables = rng.sample((1, 2, 3), rng.choice((1, 1, 2)))
+            change = {keys[table][at]: b"v" for table in tables for at in range(first, last, rng.choice((1, 2)))}
+            change |= {keys[tables[0]][at]: b"v" for at in range(rng.randrange(2), 300, rng.choice((2, 300)))}
+            store.write(change)
+            state |= change
+        prefixes = [hummock.user_key(table, 0, b"")[:4] for table in (1, 2, 3)]
+        prefixes += [key[:-2] for key in rng.sample(keys[1] + keys[2] + keys[3], 20)]
+        rng.shuffle(prefixes)
+        for limit in (None, 2_000, 300, 1):
+            owners, found = store.scan_prefixes(pa.array(prefixes, pa.binary()), store.committed_epoch, limit=limit)
+            expected = [(at, key) for at, prefix in enumerate(prefixes)
+                        for key in sorted(key for key in state if key.startswith(prefix))[:limit]]
+            assert [(at, key) for at, (key, _) in zip(owners.tolist(), found, strict=True)] == expected
+
+
+def test_a_run_that_holds_nothing_of_a_range_stays_out_after_a_pull():
+    """Rows of two runs alternate, so they are pulled; then one of the two leads, and is followed alone."""
+    strays = [hummock.user_key(1, 0, b"%06d" % row) for row in range(20)]
+    keys = [hummock.user_key(2, 0, b"%06d" % row) for row in range(3_300)]
+    with hummock.open("memory://", compaction=False) as store:
+        for run in (strays, keys[:300:2] + keys[300:], keys[1:300:2]):
+            store.write(dict.fromkeys(run, b"v"))
+        for limit, rows in ((None, keys), (2_000, keys[:2_000])):
+            _, found = store.scan_prefixes([strays[0], keys[0][:4]], store.committed_epoch, limit=limit)
+            assert [key for key, _ in found] == [strays[0], *rows]
+
+
+def test_no_row_is_under_a_null():
+    with hummock.open("memory://", role="writer", compaction=False) as store:
+        key = hummock.user_key(1, 0, b"a")
+        store.write({key: b"", hummock.user_key(2, 0, b"b"): b""})
+        owners, rows = store.scan_prefixes([None, key, None], store.committed_epoch)
+        assert (owners.tolist(), [key for key, _ in rows]) == ([1], [key])
+        assert len(store.scan_prefixes([None], store.committed_epoch)[1]) == 0

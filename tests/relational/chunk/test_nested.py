@@ -128,3 +128,12 @@ def test_columns_compare_row_by_row_as_sql_does(data_type, rng):
     signs = compare_columns(columns_of([data_type], rows)[0], columns_of([data_type], others)[0])
     expected = [compare_rows(a, b, [OrderType()], [data_type]) for a, b in zip(rows, others, strict=True)]
     assert signs.tolist() == expected
+
+
+def test_lists_of_more_elements_than_an_offset_can_say_are_refused():
+    """An error of the rows, which fewer of them do not have: not of memory, which would end all."""
+    column = Column(pa.array([[True] * (1 << 20), None]))
+    for data in (column, Column(pa.StructArray.from_arrays([column.array], ["flags"]))):
+        with pytest.raises(OverflowError, match="ends at 2147483647 elements, not 2147483648"):
+            DataChunk([data]).take(np.zeros(1 << 11, np.int32))
+        assert len(DataChunk([data]).take(np.array([1, 0], np.int32)).columns[0]) == 2
