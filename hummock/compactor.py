@@ -2,7 +2,8 @@
 
 Any number of compactors, in any processes, may work on one store: the manager assigns a task to one at a time. A task
 is reported once. Failures are reported to the manager, which assigns the task again a few times, after growing delays;
-the error stays visible in the compactor and in the task. An attempt that was reassigned or cancelled ends within a few
+the error stays visible in the compactor and in the task. Damaged input is no reason to try again: the task has ended,
+and who waits gets the Corruption. An attempt that was reassigned or cancelled ends within a few
 megabytes of work and leaves its files to vacuum.
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from hummock.base.foreground import ForegroundWork
+from hummock.base.key import KeyRange
 from hummock.base.logs import Event
 from hummock.compaction.executors import ThreadRunner
 from hummock.compaction.picker.early import EARLY_BYTES
@@ -27,7 +29,7 @@ from hummock.compaction.subcompaction import IsCancelled, Progress
 from hummock.compaction.subcompaction_planner import boundaries_of
 from hummock.compaction.task import CompactTask, RangeResult, TaskKind
 from hummock.epoch import monotonic_seconds
-from hummock.errors import HummockError, MetaStoreError, TaskCancelled, TaskRefused
+from hummock.errors import Corruption, HummockError, MetaStoreError, TaskCancelled, TaskRefused, without_frames
 from hummock.meta_client import HummockMetaClient
 from hummock.metrics import Metrics
 from hummock.object_store.base import ObjectStore, RandomBytes, mint_sstable_name, name_prefix
@@ -77,6 +79,22 @@ class _Attempt:
     is_lost: threading.Event = field(default_factory=threading.Event)       # its token is no longer valid
 
 
+@dataclass(slots=True, eq=False)
+class CompactionWatch:
+    """What became of the attempts of one compactor at tasks that may hold keys of `key_range`, since the watch began.
+
+    `error`: the first Corruption of one; else the error of the latest one, None after a success.
+    """
+
+    key_range: KeyRange
+    error: Exception | None = None
+
+    def note(self, task: CompactTask, error: Exception | None) -> None:
+        """Records how an attempt ended, before others can see that it did."""
+        if not isinstance(self.error, Corruption) and task.touches(self.key_range):
+            self.error = error
+
+
 class Compactor:
     """Runs up to `tasks_at_once` tasks, each on `options.threads` threads; tasks of `large_task_bytes` and more by
     `large`. Where that is None they are left to compactors that have it, while there are any. The threads pause for
@@ -109,6 +127,7 @@ class Compactor:
         self._commit_gap = 0.0                  # longest time between two of those; halved by each
         self._written_epoch = client.version.max_committed_epoch
         self._attempts: set[_Attempt] = set()
+        self._watches: set[CompactionWatch] = set()
         self._pause = POLL_SECONDS              # until the next poll; doubles while nothing changes
         self._is_watched = False                # one idle thread polls: the others sleep
         self._state = CompactorState.RUNNING
@@ -137,15 +156,34 @@ class Compactor:
         self._attempt(*got, is_at_rest=early_bytes > EARLY_BYTES)
         return True
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    @contextmanager
+    def watch(self, key_range: KeyRange) -> Iterator[CompactionWatch]:
+        """Watches the attempts at tasks of the range until the block ends."""
+        watch = CompactionWatch(key_range)
+        with self._changed:
+            self._watches.add(watch)
+        try:
+            yield watch
+        finally:
+            with self._changed:
+                self._watches.discard(watch)
+
+    def wait_idle(self, timeout: float | None = None, watch: CompactionWatch | None = None) -> bool:
         """Waits until nothing is left to compact in any process; False after `timeout` seconds.
 
-        Tasks that wait for their next try count as left. REQUIRES a running compactor.
+        Tasks that wait for their next try count as left. What is left because of damage does not, and raises the
+        Corruption in the end; with a `watch`, that of its range alone. REQUIRES a running compactor.
         """
+        if watch is None:
+            with self.watch(KeyRange()) as watch:
+                return self.wait_idle(timeout, watch)
         deadline = None if timeout is None else monotonic_seconds() + timeout
         while True:
             seen = self._news
             if self._client.compaction_debt() == 0:
+                damage = watch.error if isinstance(watch.error, Corruption) else self._client.damage_in(watch.key_range)
+                if damage is not None:
+                    raise without_frames(damage)
                 return True
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic_seconds())
             if left <= 0 or not self._is_running():
@@ -290,6 +328,7 @@ class Compactor:
         try:
             leaves_cores = not is_at_rest and self._leaves_cores(task)
             results = self._results(attempt, 1 if leaves_cores else self.options.threads)
+            self._note(task, None)
             self._report(attempt, results)
             outcome, self.error = "done", None
             self._count(task, results)
@@ -300,6 +339,7 @@ class Compactor:
             self._report_end(attempt, error)
         except Exception as error:
             log.info(Event("compaction failed", task=task.id, kind=task.kind.value, error=error))
+            self._note(task, error)
             self._report_end(attempt, error)
             raise
         finally:
@@ -309,6 +349,11 @@ class Compactor:
                 self._attempts.discard(attempt)
             self._wake()
             self._plan_early(self._client.version)      # the one of its report came while it ran
+
+    def _note(self, task: CompactTask, error: Exception | None) -> None:
+        with self._changed:
+            for watch in self._watches:
+                watch.note(task, error)
 
     def _leaves_cores(self, task: CompactTask) -> bool:
         """Whether the cores that one thread does not use are left to a writer: level 0 is shallow. As in RocksDB,
@@ -355,7 +400,8 @@ class Compactor:
             if isinstance(error, TaskCancelled):
                 self._client.hand_back_task(attempt.task.id, attempt.token)
             else:
-                self._client.fail_task(attempt.task.id, attempt.token, f"{type(error).__name__}: {error}")
+                damage = error if isinstance(error, Corruption) and not isinstance(error, MetaStoreError) else None
+                self._client.fail_task(attempt.task.id, attempt.token, f"{type(error).__name__}: {error}", damage)
         except HummockError as failure:
             self.error = failure
 

@@ -11,7 +11,8 @@ from typing import Self
 
 from hummock.base.foreground import ForegroundWork
 from hummock.base.key import KeyRange
-from hummock.compactor import Compactor
+from hummock.compactor import CompactionWatch, Compactor
+from hummock.errors import without_frames
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.store.base import MetaStore
 from hummock.meta.vacuum.loop import VacuumLoop
@@ -45,18 +46,24 @@ class Maintenance:
     def error(self) -> Exception | None:
         return self.compactor.error or self.vacuum_loop.error
 
-    def wait_compacted(self, timeout: float | None = None) -> bool:
-        """Waits until nothing is left to compact; False after `timeout` seconds."""
-        return self.compactor.wait_idle(timeout)
+    def wait_compacted(self, timeout: float | None = None, watch: CompactionWatch | None = None) -> bool:
+        """Waits until nothing is left to compact; False after `timeout` seconds. Raises the Corruption that leaves
+        something; with a `watch`, of its range.
+        """
+        return self.compactor.wait_idle(timeout, watch)
 
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
         """Compacts the range (None: everything) into the last level, unless all of it is there, without rows that may
-        go; False after `timeout` seconds.
+        go; False after `timeout` seconds. Raises why the tasks of the range were given up, as a Corruption.
         """
-        wanted = key_range or KeyRange()
-        if not self._manager.is_compacted(wanted):
-            self._manager.compact_range(wanted)
-        return self.wait_compacted(timeout)
+        wanted = KeyRange() if key_range is None else key_range
+        with self.compactor.watch(wanted) as watch:
+            if not self._manager.is_compacted(wanted):
+                self._manager.compact_range(wanted)
+            is_idle = self.wait_compacted(timeout, watch)
+            if is_idle and watch.error is not None and not self._manager.is_compacted(wanted):
+                raise without_frames(watch.error)
+        return is_idle
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
         """Runs vacuum once and reports what it found and removed; with `dry_run` what it would remove."""

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.table_rules import TableRules
 from hummock.compaction.task import CompactTask, RangeResult
 from hummock.epoch import Epoch
+from hummock.errors import Corruption
 from hummock.loaded_files import LoadAnswer, LoadedFiles
 from hummock.sstable.info import SstableInfo
 from hummock.version import HummockVersion
@@ -131,8 +133,13 @@ class HummockMetaClient(Protocol):
     def report_compact_task(self, task_id: int, token: str, results: Sequence[RangeResult]) -> HummockVersion:
         """The version with the task's outputs; a repeated report gets the same answer. Raises `TaskRefused`."""
 
-    def fail_task(self, task_id: int, token: str, error: str) -> None:
-        """Reports that the attempt ended with `error`; the task is assigned again after a while, a few times."""
+    def fail_task(self, task_id: int, token: str, error: str, damage: Corruption | None = None) -> None:
+        """Reports that the attempt ended with `error`; the task is assigned again after a while, a few times. With
+        `damage` it has ended, and is not picked again at once.
+        """
+
+    def damage_in(self, key_range: KeyRange) -> Corruption | None:
+        """The damage of a task that is not picked again for now, on files that may hold keys of the range."""
 
     def hand_back_task(self, task_id: int, token: str) -> None:
         """Returns the task, which did not fail: others may take it at once."""

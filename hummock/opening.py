@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from typing import Unpack
+from urllib.parse import urlsplit
 
 from hummock.base.key import KeyRange
 from hummock.base.logs import Event
-from hummock.errors import HummockError, InvalidOption
+from hummock.errors import HummockError, InvalidOption, ObjectStoreRefused
 from hummock.maintenance import Maintenance
 from hummock.meta import open_meta_store
 from hummock.meta.hummock_manager import HummockManager
 from hummock.meta.vacuum.vacuum import VacuumReport
 from hummock.metrics import Metrics
-from hummock.object_store import open_object_store
+from hummock.object_store import directory_of, open_object_store
 from hummock.object_store.url import store_url
 from hummock.options import (
     CompactionOptions,
@@ -26,10 +29,13 @@ from hummock.options import (
     VacuumOptions,
     check_known,
 )
+from hummock.state_store import check_key_range
 from hummock.store.stats import COUNTED
 from hummock.store.storage import HummockStorage
 
 ROLES = ("writer", "reader")
+READ_ONLY = ("its file system is read-only, and who reads registers that, so that no file goes away meanwhile: copy "
+             "the directory to where it can be written, or put a writable layer over it (overlayfs)")
 log = logging.getLogger(__name__)
 
 
@@ -44,12 +50,17 @@ class MaintainedStorage(HummockStorage):
     def compact(self, key_range: KeyRange | None = None, timeout: float | None = None) -> bool:
         """Compacts the range (None: everything) into the last level; False after `timeout` seconds.
 
-        Only committed data is compacted. Raises HummockError in a store without maintenance.
+        Only committed data is compacted. Raises HummockError in a store without maintenance, and why the range could
+        not be compacted, as the Corruption that names the damaged object.
         """
+        if key_range is not None:
+            check_key_range(key_range)
         return self._maintained().compact(key_range, timeout)
 
     def wait_compacted(self, timeout: float | None = None) -> bool:
-        """Waits until nothing is left to compact; False after `timeout` seconds."""
+        """Waits until nothing is left to compact; False after `timeout` seconds. Raises the Corruption that leaves
+        something.
+        """
         return self._maintained().wait_compacted(timeout)
 
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
@@ -62,10 +73,24 @@ class MaintainedStorage(HummockStorage):
         return maintenance.vacuum(dry_run=dry_run)
 
     def _maintained(self) -> Maintenance:
-        self.check_process()
+        self._open_base()
         if self.maintenance is None:
-            raise HummockError('this store was opened without maintenance: open it with role="writer"')
+            cure = 'role="writer"' if self.session is None else "compaction=True, or leave that work to others"
+            raise HummockError(f"this store was opened without maintenance: open it with {cure}")
         return self.maintenance
+
+
+@contextmanager
+def media_explained(url: str) -> Iterator[None]:
+    """Replaces an error, while a store is opened, by one that says what to do if it is on read-only media."""
+    try:
+        yield
+    except HummockError as error:
+        if urlsplit(url).scheme == "file":
+            with suppress(OSError):
+                if os.statvfs(directory_of(url)).f_flag & os.ST_RDONLY:
+                    raise ObjectStoreRefused(url, READ_ONLY) from error
+        raise
 
 
 def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str | None = None,
@@ -93,13 +118,11 @@ def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str
         store.close()
     """
     url = store_url(url)
-    if role is None:
-        role = "writer" if url == "memory://" else "reader"
-    if role not in ROLES:
-        raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
+    role = ("writer" if url == "memory://" else "reader") if role is None else role
+    _check_keywords(role, compaction)
     check_known(options, StorageOptions)
     storage_options, metrics = StorageOptions(**options), Metrics()
-    with ExitStack() as opened:
+    with media_explained(url), ExitStack() as opened:
         object_store = open_object_store(url, metrics=metrics, retry=retry, create=role == "writer")
         opened.callback(object_store.close)
         meta_store = open_meta_store(url, meta, object_store=object_store, create=role == "writer",
@@ -128,3 +151,10 @@ def open_storage(url: str | PathLike[str], *, role: str | None = None, meta: str
         storage.maintenance = maintenance.start()
     log.info(Event("store opened", url=url, role=role, version=storage.version.id, epoch=storage.committed_epoch))
     return storage
+
+
+def _check_keywords(role: object, compaction: object) -> None:
+    if role not in ROLES:
+        raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
+    if not isinstance(compaction, CompactionOptions | bool):
+        raise InvalidOption("compaction", compaction, "CompactionOptions, True or False")

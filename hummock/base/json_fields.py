@@ -1,10 +1,12 @@
-"""Validates fields of JSON records read from stores and files: their types and sizes are untrusted."""
+"""Validates fields of JSON records, before they are written, and when they are read from stores and files: their types
+and sizes are untrusted.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hummock.errors import FormatTooNew
+from hummock.errors import FormatTooNew, InvalidOption
 
 # What decoding a malformed record may raise; decoders convert these to their own errors.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -19,6 +21,18 @@ def natural(value: Any, limit: int = U64) -> int:
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{str(value)[:80]!r} is no integer of 0 .. {limit - 1}")
     return value
+
+
+def check_natural(name: str, value: Any, limit: int = U64) -> None:
+    """As `natural`, for field `name` of a value that is to be stored: `InvalidOption`, which is a ValueError too."""
+    if type(value) is not int or not 0 <= value < limit:
+        raise InvalidOption(name, value, f"an integer of 0 .. {limit - 1}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raises `InvalidOption` unless the value of field `name` is True or False."""
+    if type(value) is not bool:
+        raise InvalidOption(name, value, "True or False")
 
 
 def check_format(what: str, found: Any, newest: int, oldest: int | None = None) -> None:

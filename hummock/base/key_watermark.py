@@ -12,22 +12,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from hummock.base.json_fields import natural
+from hummock.base.json_fields import check_flag, check_natural
 from hummock.base.key import KeyRange, successor_of_prefix, user_key
 from hummock.epoch import Epoch
-from hummock.errors import Corruption
+from hummock.errors import Corruption, InvalidOption
 
 Mark = tuple[int, int, bytes]       # first vnode, last vnode, table key
 Marks = tuple[Mark, ...]
 VNODES = 1 << 16
 MOST_WATERMARKS = 100               # of one table in a version
+MARKS_RULE = "a tuple of (first vnode, last vnode, table key), two integers and bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyWatermark:
     """From `epoch` on, no row of the table below the table key of its vnode (above, if descending) is visible.
 
-    `marks` are ascending and disjoint. ValueError otherwise.
+    `marks` are ascending and disjoint. `InvalidOption` otherwise, and for what the metadata could not hold.
     """
 
     epoch: Epoch
@@ -35,9 +36,17 @@ class KeyWatermark:
     is_descending: bool = False
 
     def __post_init__(self) -> None:
-        bounds = [-1, *(vnode for first, last, _ in self.marks for vnode in (first, last)), VNODES]
-        if any(left > right or (left == right and at % 2 == 0) for at, (left, right) in enumerate(pairwise(bounds))):
-            raise ValueError("the vnodes of a key watermark are not ascending")
+        check_natural("epoch", self.epoch)
+        check_flag("is_descending", self.is_descending)
+        if not isinstance(self.marks, tuple):
+            raise InvalidOption("marks", self.marks, MARKS_RULE)
+        before = -1
+        for mark in self.marks:
+            if not _is_mark(mark):
+                raise InvalidOption("marks", mark, MARKS_RULE)
+            if not before < mark[0] <= mark[1] < VNODES:
+                raise InvalidOption("marks", mark, f"ascending, of vnodes {before + 1} .. {VNODES - 1} here")
+            before = mark[1]
 
     @classmethod
     def of(cls, epoch: Epoch, keys: Mapping[int, bytes], is_descending: bool = False) -> KeyWatermark:
@@ -70,12 +79,17 @@ class KeyWatermark:
     def from_json(cls, record: Mapping[str, Any]) -> KeyWatermark:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
         marks = tuple(map(_mark_of, record["keys"]))
-        return cls(Epoch(natural(record["epoch"])), marks, bool(record["is_descending"]))
+        return cls(record["epoch"], marks, bool(record["is_descending"]))
 
 
 def _mark_of(entry: Sequence[Any]) -> Mark:
     first, last, key = entry if len(entry) == 3 else (*entry[:1], *entry)
-    return natural(first, VNODES), natural(last, VNODES), bytes.fromhex(key)
+    return first, last, bytes.fromhex(key)
+
+
+def _is_mark(mark: object) -> bool:
+    return (isinstance(mark, tuple) and len(mark) == 3 and type(mark[0]) is int and type(mark[1]) is int
+            and isinstance(mark[2], bytes))
 
 
 def compact(marks: Iterable[Mark]) -> Marks:

@@ -6,16 +6,19 @@ compacting files needs nothing but the version.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hummock.base.json_fields import U32, natural
+from hummock.base.json_fields import MALFORMED, U32, check_flag, check_natural, natural
 from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark, joined_watermarks, needed_watermarks, passed_ranges
 from hummock.epoch import Epoch
+from hummock.errors import InvalidOption
 
 VNODES_LIMIT = (1 << 16) + 1
+NULL_TAG_LIMIT = 1 << 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,18 @@ class KeyColumn:
     """One leading column of a memcomparable table key: its null tag alone, or another tag and a payload.
 
     The payload has `width` bytes; width 0 means a string: 00 if empty, else 01 and groups of eight bytes, each with a
-    ninth that is 9 while more groups follow. All bytes of `inverted` columns are complemented.
+    ninth that is 9 while more groups follow. All bytes of `inverted` columns are complemented. `InvalidOption` for a
+    tag that is no byte, or another width than an integer of 32 bits.
     """
 
     null_tag: int                       # as stored in the key, complemented if the column is
     width: int
     inverted: bool = False
+
+    def __post_init__(self) -> None:
+        check_natural("null_tag", self.null_tag, NULL_TAG_LIMIT)
+        check_natural("width", self.width, U32)
+        check_flag("inverted", self.inverted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +45,18 @@ class PrefixRule:
     """The prefix of a user key whose hash enters the filter besides that of the whole key.
 
     Either `fixed_bytes` of the user key, including table id and vnode, or those six bytes and `columns`. A key that is
-    shorter, or does not parse, has no such prefix.
+    shorter, or does not parse, has no such prefix. `InvalidOption` for a rule of both or neither.
     """
 
     fixed_bytes: int = 0
     columns: tuple[KeyColumn, ...] = ()
 
     def __post_init__(self) -> None:
+        check_natural("fixed_bytes", self.fixed_bytes, U32)
+        _check_items("columns", self.columns, KeyColumn)
         if (self.fixed_bytes > 0) == bool(self.columns):
-            raise ValueError("a prefix rule counts either bytes or columns")
+            raise InvalidOption("fixed_bytes", self.fixed_bytes, "0 beside columns, else above 0: a prefix rule counts "
+                                                                 "either bytes or columns")
 
     def to_json(self) -> dict[str, Any]:
         """As the metadata have it; `from_json` reads it."""
@@ -54,9 +66,8 @@ class PrefixRule:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> PrefixRule:
         """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
-        columns = tuple(KeyColumn(natural(tag, 256), natural(width, U32), bool(inverted))
-                        for tag, width, inverted in record["columns"])
-        return cls(natural(record["fixed_bytes"], U32), columns)
+        columns = tuple(KeyColumn(tag, width, bool(inverted)) for tag, width, inverted in record["columns"])
+        return cls(record["fixed_bytes"], columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,8 @@ class TableRules:
     """`ttl_ms`: a row is hidden from readers whose epoch is that much later than its own; 0: never.
 
     `watermarks`: newest first. `vnode_groups`: compaction splits the table's files at the borders of as many equal
-    groups of its `vnode_count` vnodes, and at the table's beginning and end; 1: no splits.
+    groups of its `vnode_count` vnodes, and at the table's beginning and end; 1: no splits. `InvalidOption` for what the
+    metadata could not hold.
     """
 
     prefix: PrefixRule | None = None
@@ -72,6 +84,15 @@ class TableRules:
     watermarks: tuple[KeyWatermark, ...] = ()
     vnode_groups: int = 1
     vnode_count: int = 256
+
+    def __post_init__(self) -> None:
+        if self.prefix is not None and not isinstance(self.prefix, PrefixRule):
+            raise InvalidOption("prefix", self.prefix, "a PrefixRule, or None")
+        check_natural("ttl_ms", self.ttl_ms)
+        _check_items("watermarks", self.watermarks, KeyWatermark)
+        for name, count in (("vnode_groups", self.vnode_groups), ("vnode_count", self.vnode_count)):
+            if type(count) is not int or not 0 < count < VNODES_LIMIT:
+                raise InvalidOption(name, count, f"an integer of 1 .. {VNODES_LIMIT - 1}")
 
     @property
     def is_empty(self) -> bool:
@@ -103,11 +124,19 @@ class TableRules:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> TableRules:
-        """The inverse of `to_json`. KeyError, TypeError or ValueError when bad."""
+        """The inverse of `to_json`; 0 vnodes or groups, which older releases accepted, are 1. KeyError, TypeError or
+        ValueError when bad.
+        """
         prefix = None if record["prefix"] is None else PrefixRule.from_json(record["prefix"])
         watermarks = tuple(map(KeyWatermark.from_json, record["watermarks"]))
-        return cls(prefix, natural(record["ttl_ms"]), watermarks, natural(record["vnode_groups"], VNODES_LIMIT),
-                   natural(record.get("vnode_count", 256), VNODES_LIMIT))
+        return cls(prefix, record["ttl_ms"], watermarks, natural(record["vnode_groups"], VNODES_LIMIT) or 1,
+                   natural(record.get("vnode_count", 256), VNODES_LIMIT) or 1)
+
+
+def _check_items(name: str, items: object, kind: type) -> None:
+    """Raises `InvalidOption` unless the value of field `name` is a tuple of objects of class `kind`."""
+    if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
+        raise InvalidOption(name, items, f"a tuple of {kind.__name__}")
 
 
 Tables = Mapping[int, TableRules]       # by table id
@@ -129,6 +158,38 @@ def next_tables(known: Tables, changes: Mapping[int, TableRules | None], safe_ep
             replace(rules, watermarks=needed_watermarks(rules.watermarks, safe_epoch))
             for table_id, rules in tables.items() if rules is not None and not rules.is_empty}
     return known if kept == known else kept
+
+
+def check_table_id(table_id: Any) -> None:
+    """Raises `InvalidOption` for what is no id of a table."""
+    if type(table_id) is not int or not 0 <= table_id < U32:
+        raise InvalidOption("table id", table_id, f"an integer of 0 .. {U32 - 1}")
+
+
+def check_tables(tables: Any) -> None:
+    """Raises `InvalidOption` unless these are rules by table id (None: no rules) that a record holds and gives back: no
+    process writes what none could read.
+    """
+    if not isinstance(tables, Mapping):
+        raise InvalidOption("tables", tables, "a dict of TableRules by table id")
+    for table_id, rules in tables.items():
+        check_table_id(table_id)
+        if rules is not None and not isinstance(rules, TableRules):
+            raise InvalidOption(f"rules of table {table_id}", rules, "TableRules, or None")
+    for table_id, rules in tables.items():
+        try:
+            found = tables_from_json(json.loads(json.dumps(tables_to_json({table_id: rules}))))
+        except MALFORMED as error:
+            raise InvalidOption(f"rules of table {table_id}", rules, f"valid: {error}") from error
+        if found != {table_id: rules}:
+            raise InvalidOption(f"rules of table {table_id}", rules, f"what a record gives back, not {found[table_id]}")
+
+
+def check_watermark(table_id: Any, watermark: Any) -> None:
+    """Raises `InvalidOption` for what is no id of a table, or no key watermark."""
+    check_table_id(table_id)
+    if not isinstance(watermark, KeyWatermark):
+        raise InvalidOption("watermark", watermark, "a KeyWatermark")
 
 
 def tables_format(tables: Mapping[int, TableRules | None]) -> int:

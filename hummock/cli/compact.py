@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,8 @@ from hummock.cli.output import shown_bytes
 from hummock.cli.store import OpenStore, interrupted, port_option, served, store_command
 from hummock.compaction.spark import SparkTasks
 from hummock.compaction.task import CompactTask
-from hummock.compactor import Compactor
+from hummock.compactor import CompactionWatch, Compactor
+from hummock.errors import Corruption
 from hummock.meta.hummock_manager import HummockManager
 from hummock.options import MIB, CompactionOptions
 from hummock.spark import check_executors, slots, spark_session
@@ -71,8 +73,6 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
           _on_spark(store, master, range_memory * MIB, options) as on_spark,
           closing(HummockManager(store.meta_store, store.object_store, compaction=options,
                                  metrics=store.metrics)) as manager, store.output.progress() as progress):
-        for key_range in wanted:
-            manager.compact_range(key_range)
         bars: dict[int, Any] = {}
 
         def show(task: CompactTask, rows: int) -> None:
@@ -82,14 +82,33 @@ def compact(store: OpenStore, once: bool, tables: tuple[int, ...], ranges: tuple
 
         compactor = Compactor(manager, store.object_store, options, tasks_at_once=tasks, metrics=store.metrics,
                               on_progress=show, large=on_spark)
-        with compactor:
-            while not compactor.wait_idle(LOOK_SECONDS) or not once:
-                if is_interrupted():
-                    compactor.close(drain=False)
-                    break
-    _say_work(store, manager.version.id)
-    if compactor.error is not None:
-        raise compactor.error
+        with compactor.watch(KeyRange()) as watch:
+            for key_range in wanted:
+                manager.compact_range(key_range)
+            with compactor:
+                damage = _work(compactor, watch, once, is_interrupted)
+    failure = damage or compactor.error
+    _say_work(store, manager.version.id, emits=failure is None)
+    if failure is not None:
+        raise failure
+
+
+def _work(compactor: Compactor, watch: CompactionWatch, once: bool,
+          is_interrupted: Callable[[], bool]) -> Corruption | None:
+    """Returns when nothing is left to do, if `once`, with the damage because of which something is; or after an
+    interrupt.
+    """
+    while not is_interrupted():
+        if not once:
+            time.sleep(LOOK_SECONDS)
+            continue
+        try:
+            if compactor.wait_idle(LOOK_SECONDS, watch):
+                return None
+        except Corruption as damage:
+            return damage
+    compactor.close(drain=False)
+    return None
 
 
 @contextmanager
@@ -108,13 +127,16 @@ def _on_spark(store: OpenStore, master: str | None, memory_bytes: int,
         spark.stop()
 
 
-def _say_work(store: OpenStore, version_id: int) -> None:
-    """Prints what this process did, from its own counters."""
+def _say_work(store: OpenStore, version_id: int, *, emits: bool) -> None:
+    """Prints what this process did, from its own counters; `emits`: in JSON too, where an error would be another
+    document.
+    """
     count = store.metrics.total
     done, failed = count("hummock_compact_tasks", outcome="done"), count("hummock_compact_tasks", outcome="failed")
     read, written = (count("hummock_compact_bytes", direction=way) for way in ("read", "written"))
     kept, dropped = (count("hummock_compact_rows", fate=fate) for fate in ("kept", "dropped"))
     store.output.line(f"{done:,.0f} tasks done, {failed:,.0f} failed; {shown_bytes(read)} read, "
                       f"{shown_bytes(written)} written; {kept:,.0f} rows kept, {dropped:,.0f} dropped")
-    store.output.emit({"done": done, "failed": failed, "bytes_read": read, "bytes_written": written,
-                       "rows_kept": kept, "rows_dropped": dropped, "version": version_id})
+    if emits:
+        store.output.emit({"done": done, "failed": failed, "bytes_read": read, "bytes_written": written,
+                           "rows_kept": kept, "rows_dropped": dropped, "version": version_id})

@@ -15,6 +15,12 @@ from hummock.sstable.inline import objects_of, with_inline
 from hummock.tools.dump import describe, export_entries
 
 
+class _Unwritable(click.ClickException):
+    """The command names a file for its results that cannot be written: the store is not to blame."""
+
+    exit_code = click.UsageError.exit_code
+
+
 @click.command("sst-dump", short_help="List the files, or show one block by block.")
 @store_command
 @click.argument("name", required=False)
@@ -43,7 +49,10 @@ def sst_dump(store: OpenStore, name: str | None, entries: int, arrow_path: str |
         store.output.line(line)
         lines.append(line)
     if arrow_path is not None:
-        rows = export_entries(objects, meta, matching[0], Path(arrow_path))
+        try:
+            rows = export_entries(objects, meta, matching[0], Path(arrow_path))
+        except OSError as error:
+            raise _Unwritable(f"{arrow_path} cannot be written: {error.strerror or error}") from None
         store.output.line(f"{rows:,} entries written to {arrow_path}")
     store.output.emit({"name": matching[0], "lines": lines})
 

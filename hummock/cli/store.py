@@ -23,6 +23,7 @@ from hummock.metrics import Metrics, serve_metrics
 from hummock.object_store import open_object_store
 from hummock.object_store.base import ObjectStore
 from hummock.object_store.url import store_url
+from hummock.opening import media_explained
 from hummock.tools.repair import set_apart
 from hummock.version import HummockVersion
 
@@ -108,11 +109,12 @@ def opened(url: str, meta: str | None, output: Output, *, accept_rollback: bool 
     """The store at `url`, which must exist. Raises `HummockError`."""
     metrics = Metrics()
     with ExitStack() as resources:
-        object_store = open_object_store(url, metrics=metrics, create=False)
-        resources.callback(object_store.close)
-        meta_store = open_meta_store(url, meta, object_store=object_store, create=False,
-                                     accept_rollback=accept_rollback)
-        resources.callback(meta_store.close)
+        with media_explained(url):
+            object_store = open_object_store(url, metrics=metrics, create=False)
+            resources.callback(object_store.close)
+            meta_store = open_meta_store(url, meta, object_store=object_store, create=False,
+                                         accept_rollback=accept_rollback)
+            resources.callback(meta_store.close)
         manager = HummockManager(meta_store, object_store, metrics=metrics)
         resources.callback(manager.close)
         yield OpenStore(meta_store, object_store, manager, metrics, output)

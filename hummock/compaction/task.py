@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from hummock.base.json_fields import MALFORMED, U64, check_format, natural
+from hummock.base.key import KeyRange
 from hummock.base.table_rules import TableRules, tables_from_json, tables_to_json
 from hummock.epoch import Epoch
 from hummock.errors import InvalidTask
@@ -108,6 +109,11 @@ class CompactTask:
         hashes = [info.seen_hash for info in self.input_files]
         known = [one for one in hashes if one is not None]
         return sum(known) % U64 if len(known) == len(hashes) else None
+
+    def touches(self, key_range: KeyRange) -> bool:
+        """Whether an input may hold keys of the range."""
+        return any(info.largest >= key_range.start and (key_range.end is None or info.smallest < key_range.end)
+                   for info in self.input_files)
 
     @property
     def borders(self) -> list[tuple[int, int]]:

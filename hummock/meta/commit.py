@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hummock.base.json_fields import U32
 from hummock.base.key_watermark import KeyWatermark
-from hummock.base.table_rules import TableRules
+from hummock.base.table_rules import TableRules, check_table_id, check_tables, check_watermark
 from hummock.epoch import Epoch, pure_epoch
-from hummock.errors import InvalidEpoch, InvalidOption, SstableRefused
+from hummock.errors import InvalidEpoch, SstableRefused
 from hummock.loaded_files import LoadedFiles
 from hummock.meta.ingest_placement import ingest_loads, remember_loads
 from hummock.meta.records import (
@@ -38,7 +37,7 @@ from hummock.version import HummockVersion, RunAddition, VersionDelta, layers_of
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """`epoch` with its files and loads; `operations`, rules, watermarks and dropped tables take effect in the same
-    transaction.
+    transaction. `InvalidOption` for rules or watermarks that no process could read again.
     """
 
     session: WriterSession
@@ -51,9 +50,12 @@ class CommitRequest:
     watermarks: Mapping[int, KeyWatermark] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for table_id in (*self.tables, *self.watermarks, *self.dropped_tables):
-            if type(table_id) is not int or not 0 <= table_id < U32:
-                raise InvalidOption("table id", table_id, f"an integer of 0 .. {U32 - 1}")
+        check_tables(self.tables)
+        for table_id, mark in self.watermarks.items():
+            check_watermark(table_id, mark)
+            check_tables({table_id: TableRules(watermarks=(mark,))})
+        for table_id in self.dropped_tables:
+            check_table_id(table_id)
 
     @property
     def entering(self) -> tuple[SstableInfo, ...]:

@@ -16,10 +16,11 @@ from dataclasses import replace
 from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.logs import Event
-from hummock.base.table_rules import TableRules
+from hummock.base.table_rules import TableRules, check_tables
 from hummock.compaction.task import CompactTask, RangeResult
-from hummock.epoch import Clock, Epoch, check_epoch, check_pure, monotonic_seconds, pure_epoch
+from hummock.epoch import Clock, Epoch, check_committable, check_epoch, monotonic_seconds, pure_epoch
 from hummock.errors import (
+    Corruption,
     EpochTooOld,
     Fenced,
     InvalidEpoch,
@@ -160,7 +161,7 @@ class HummockManager:
         again failed: then the caller repeats the call.
         """
         began = monotonic_seconds()
-        request = CommitRequest(session, check_pure(epoch), tuple(sstables), operations, dict(tables),
+        request = CommitRequest(session, check_committable(epoch), tuple(sstables), operations, dict(tables),
                                 tuple(dropped_tables), tuple(loads), dict(watermarks))
         self._keeper.change(lambda position: self._plan_commit(request, position),
                             lambda error: self._refuse_commit(request, error))
@@ -199,8 +200,10 @@ class HummockManager:
 
     def set_rules(self, session: WriterSession, tables: Mapping[int, TableRules | None]) -> HummockVersion:
         """Creates a version with these rules by table id (None removes them), at the same epoch and with the watermarks
-        that there are; for tables whose rules did not enter with the commit that created them. Raises `Fenced`.
+        that there are; for tables whose rules did not enter with the commit that created them. Raises `Fenced`,
+        `InvalidOption`.
         """
+        check_tables(tables)
         self._keeper.change(lambda position: self._plan_rules(session, tables, position), self._refuse_rules(session))
         return self.version
 
@@ -401,9 +404,11 @@ class HummockManager:
         self._compaction.report(task_id, token, tuple(results))
         return self.version
 
-    def fail_task(self, task_id: int, token: str, error: str) -> None:
-        """Reports that the attempt ended with `error`: the task is assigned again after a while, a few times."""
-        self._compaction.fail(task_id, token, error)
+    def fail_task(self, task_id: int, token: str, error: str, damage: Corruption | None = None) -> None:
+        """Reports that the attempt ended with `error`: the task is assigned again after a while, a few times. With
+        `damage` it has ended, and this process does not pick it again while its files are there, for some minutes.
+        """
+        self._compaction.fail(task_id, token, error, damage)
 
     def hand_back_task(self, task_id: int, token: str) -> None:
         """Returns the task, which did not fail: others may take it at once."""
@@ -418,6 +423,11 @@ class HummockManager:
         number = self._compaction.request(key_range)
         self.notifications.publish(REQUESTS_TOPIC, number)
         return number
+
+    def damage_in(self, key_range: KeyRange) -> Corruption | None:
+        """The damage of a task that this process does not pick again for now, on files that may hold keys of the range.
+        """
+        return self._compaction.damage_in(key_range)
 
     def is_compacted(self, key_range: KeyRange) -> bool:
         """Whether `compact_range` would only write again what is there."""
@@ -435,6 +445,6 @@ class HummockManager:
     def compaction_debt(self) -> int:
         """Number of tasks that are running, requested or needed by the newest version, which every subscriber has then.
 
-        0: nothing is left to compact.
+        0: nothing is left to compact, but for what `damage_in` tells of.
         """
         return self._compaction.debt()

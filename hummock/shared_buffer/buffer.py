@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hummock.columnar.write_batch import WriteBatch
-from hummock.epoch import SPILL_MASK, Epoch, check_pure, pure_epoch, with_spill
+from hummock.epoch import SPILL_MASK, Epoch, check_committable, pure_epoch, with_spill
 from hummock.errors import InvalidEpoch
 from hummock.shared_buffer.batch import SharedBufferBatch
 from hummock.sstable.info import SstableInfo
@@ -94,7 +94,7 @@ class SharedBuffer:
 
     def check_open(self, epoch: Epoch) -> None:
         """Raises `InvalidEpoch` unless writes at `epoch` are still allowed."""
-        if check_pure(epoch) <= self.sealed_epoch:
+        if check_committable(epoch) <= self.sealed_epoch:
             raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self.sealed_epoch}")
 
     def add(self, rows: WriteBatch, epoch: Epoch, is_local: bool) -> None:
@@ -111,7 +111,7 @@ class SharedBuffer:
 
     def seal(self, epoch: Epoch) -> None:
         """Ends writes at or below `epoch`. Raises `InvalidEpoch` below the sealed epoch."""
-        if check_pure(epoch) < self.sealed_epoch:
+        if check_committable(epoch) < self.sealed_epoch:
             raise InvalidEpoch(epoch, f"{self.sealed_epoch} is sealed already")
         self.sealed_epoch = epoch
 

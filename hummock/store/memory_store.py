@@ -28,6 +28,8 @@ from hummock.state_store import (
     StateStoreChanges,
     StateStoreIterator,
     SyncResult,
+    check_key_range,
+    check_limit,
 )
 
 DEFAULT_WAIT_MS = 10_000
@@ -57,7 +59,8 @@ class MemoryStateStore:
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         with self._lock:
             self._require_open()
-            if check_pure(epoch) <= self._sealed_epoch:
+            epoch = check_pure(epoch)
+            if epoch <= self._sealed_epoch:
                 raise InvalidEpoch(epoch, f"writes go above the sealed epoch {self._sealed_epoch}")
             for key, value in batch:
                 if key not in self._versions:
@@ -94,20 +97,22 @@ class MemoryStateStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> MemoryScan:
+        check_key_range(key_range)
+        most = check_limit(limit)
         with self._lock:
             at = self._epoch_of(epoch)
-            return MemoryScan(self, list(self._rows(key_range, at, reverse, limit)))
+            return MemoryScan(self, list(self._rows(key_range, at, reverse, most)))
 
     def scan_prefixes(
         self, prefixes: Any, epoch: Epoch, *, reverse: bool = False, limit: int | None = None
     ) -> tuple[np.ndarray, KvBatch]:
         wanted = BinaryColumn.from_arrow(prefixes)
         with self._lock:
-            self._check_read(epoch)
+            at = self._check_read(epoch)
             found = [
                 (row, pair)
                 for row in range(len(wanted))
-                for pair in self._rows(KeyRange.prefix(wanted[row]), epoch, reverse, limit)
+                for pair in self._rows(KeyRange.prefix(wanted[row]), at, reverse, limit)
             ]
         return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
 
@@ -117,20 +122,20 @@ class MemoryStateStore:
         wanted = BinaryColumn.from_arrow(starts)
         bounds = [None] * len(wanted) if ends is None else list(BinaryColumn.from_arrow(ends))
         with self._lock:
-            self._check_read(epoch)
+            at = self._check_read(epoch)
             found = [
                 (row, pair)
                 for row, (start, end) in enumerate(zip(wanted, bounds, strict=True))
-                for pair in self._rows(KeyRange(start, end), epoch, False, limit)
+                for pair in self._rows(KeyRange(start, end), at, False, limit)
             ]
         return np.array([row for row, _ in found], dtype=np.int32), _batch([pair for _, pair in found])
 
     def changes(
         self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
     ) -> MemoryChanges:
+        check_key_range(key_range)
         with self._lock:
-            for epoch in (since, until):
-                self._check_read(epoch)
+            since, until = self._check_read(since), self._check_read(until)
             if pure_epoch(until) < pure_epoch(since):
                 raise InvalidEpoch(until, f"the changes since {since} end there or later")
             rows = [(key, self._visible(key, since), self._visible(key, until)) for key in self._keys_in(key_range)]
@@ -139,13 +144,15 @@ class MemoryStateStore:
     def seal_epoch(self, epoch: Epoch) -> None:
         with self._lock:
             self._require_open()
-            if check_pure(epoch) < self._sealed_epoch:
+            epoch = check_pure(epoch)
+            if epoch < self._sealed_epoch:
                 raise InvalidEpoch(epoch, f"{self._sealed_epoch} is sealed already")
             self._sealed_epoch = epoch
 
     def sync(self, epoch: Epoch) -> SyncResult:
         with self._lock:
             self._require_open()
+            epoch = check_epoch(epoch)
             if epoch > self._sealed_epoch:
                 raise InvalidEpoch(epoch, f"cannot be synced while only {self._sealed_epoch} is sealed")
             return SyncResult(epoch, ())
@@ -153,6 +160,7 @@ class MemoryStateStore:
     def commit(self, epoch: Epoch) -> None:
         """Commits everything up to `epoch`; its `local_only` rows are dropped: another node's copy replaces them."""
         with self._lock:
+            epoch = check_pure(epoch)
             self.seal_epoch(epoch)
             self.sync(epoch)
             self._retain(lambda version: version[0] > epoch or not version[2])
@@ -192,13 +200,11 @@ class MemoryStateStore:
 
     def _epoch_of(self, epoch: Epoch | None) -> Epoch:
         """The epoch of a read: the committed one if it names none."""
-        found = self.committed_epoch if epoch is None else epoch
-        self._check_read(found)
-        return found
+        return self._check_read(self.committed_epoch if epoch is None else epoch)
 
-    def _check_read(self, epoch: Epoch) -> None:
+    def _check_read(self, epoch: Epoch) -> Epoch:
         self._require_open()
-        check_epoch(epoch)
+        return check_epoch(epoch)
 
     def _visible(self, key: bytes, epoch: int) -> bytes | None:
         for written, value, _ in self._versions.get(key, ()):

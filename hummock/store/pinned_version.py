@@ -8,6 +8,7 @@ read holds a `PinnedVersion`; the oldest one held is what the node pins.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
+from hummock.base.forked import watch
 from hummock.base.logs import Event
 from hummock.epoch import Epoch, check_epoch, monotonic_seconds, pure_epoch
-from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, WaitEpochTimeout
+from hummock.errors import MetaStoreError, SnapshotExpired, StoreClosed, StoreForked, WaitEpochTimeout
 from hummock.meta_client import HummockMetaClient
 from hummock.version import HummockVersion
 
@@ -38,7 +40,10 @@ class PinnedVersion:
         self._owner = owner
 
     def check(self) -> None:
-        """Raises `SnapshotExpired` if the lease was lost, as far as the meta store can be read."""
+        """Raises `SnapshotExpired` if the lease was lost, as far as the meta store can be read, and `StoreForked` in a
+        process that did not open the store: whether the version is kept is known to the other one.
+        """
+        self._owner.check_process()
         if not self._owner.protects(self):
             raise SnapshotExpired(f"version {self.version.id}")
 
@@ -71,6 +76,7 @@ class LocalVersionManager:
 
     def __init__(self, client: HummockMetaClient, node: str):
         self._client, self._node = client, node
+        self._pid, self._is_forked = os.getpid(), False
         self._condition = threading.Condition()
         self._held: set[PinnedVersion] = set()
         self.dropped: deque[PinnedVersion] = deque()
@@ -81,6 +87,16 @@ class LocalVersionManager:
         self._version = client.pin_version(node)
         self._subscription = client.subscribe(self._advance)
         self._advance(client.version)
+        watch(self)
+
+    def note_fork(self) -> None:
+        """Marks this object as a forked child's copy."""
+        self._is_forked = True
+
+    def check_process(self) -> None:
+        """Raises `StoreForked` in a process that did not open the store."""
+        if self._is_forked:
+            raise StoreForked(f"what node {self._node} had pinned", self._pid, os.getpid())
 
     @property
     def version(self) -> HummockVersion:
@@ -120,7 +136,8 @@ class LocalVersionManager:
             self.release(self.dropped.popleft())
 
     def refresh(self) -> HummockVersion:
-        """Reads the newest version from the meta store and installs it here.
+        """Reads the newest version from the meta store and installs it here. Raises `StoreClosed`, or what the meta
+        store raises.
 
         Raises what a listener raised; the next refresh calls that listener again with this version or a newer one.
         """
@@ -131,7 +148,8 @@ class LocalVersionManager:
         return self._version
 
     def wait_epoch(self, epoch: Epoch, timeout_ms: int) -> None:
-        """Returns once `epoch` is committed and readable here. Raises `WaitEpochTimeout`, `StoreClosed`."""
+        """Returns once `epoch` is committed and readable here. Raises `InvalidEpoch`, `WaitEpochTimeout`, and whatever
+        `refresh` raises, at once: errors of the meta store are not waited out."""
         wanted = pure_epoch(check_epoch(epoch))
         deadline = monotonic_seconds() + timeout_ms / 1000
         while self.committed_epoch < wanted:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from hummock.base.closing import ClosedAtExit
 from hummock.base.forked import watch
+from hummock.base.key import KeyRange
 from hummock.base.key_watermark import KeyWatermark
-from hummock.base.table_rules import TableRules, Tables
+from hummock.base.table_rules import TableRules, Tables, check_table_id, check_tables
 from hummock.columnar.write_batch import WriteBatch
-from hummock.epoch import Epoch, pure_epoch
+from hummock.epoch import Epoch, check_committable, check_epoch, pure_epoch
 from hummock.errors import (
     Corruption,
     EpochTooOld,
@@ -46,10 +47,10 @@ from hummock.shared_buffer.buffer import StagedRun
 from hummock.shared_buffer.flush import Flusher
 from hummock.sstable.info import SstableInfo
 from hummock.sstable.store import SstableStore
-from hummock.state_store import SyncResult
+from hummock.state_store import DEFAULT, EVERYTHING, ReadOptions, SyncResult, check_key_range, check_limit
 from hummock.store.group_commit import GroupCommit
 from hummock.store.pinned_version import LocalVersionManager, PinnedVersion
-from hummock.store.reads import ViewReads
+from hummock.store.reads import HummockChanges, HummockScan, ViewReads
 from hummock.store.stats import StorageStats, stats_of
 from hummock.store.table_sizes import table_bytes, table_entries
 from hummock.store.write_path import WritePath
@@ -162,7 +163,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
 
     def ingest_batch(self, batch: WriteBatch, epoch: Epoch, *, local_only: bool = False) -> int:
         self.check_process()
-        return self._writes.ingest(batch_of(batch), epoch, local_only)
+        return self._writes.ingest(batch_of(batch), check_committable(epoch), local_only)
 
     def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
         self.check_process()
@@ -174,17 +175,18 @@ class HummockStorage(ViewReads, ClosedAtExit):
 
     def expect_sync(self, epoch: Epoch, seconds: float) -> None:
         """The sync of `epoch` begins in about `seconds`: much of what it would upload is flushed before. Without a call
-        it is expected as long after the last one as that was after the one before. Affects no result."""
+        it is expected as long after the last one as that was after the one before. Affects no result, and does nothing
+        in a closed store: who announces a sync need not know that."""
         self.check_process()
-        self._writes.expect_sync(epoch, seconds)
+        self._writes.expect_sync(check_epoch(epoch), seconds)
 
     def seal_epoch(self, epoch: Epoch) -> None:
         self.check_process()
-        self._writes.seal(epoch)
+        self._writes.seal(check_committable(epoch))
 
     def sync(self, epoch: Epoch) -> SyncResult:
         self.check_process()
-        return self._writes.sync(epoch)
+        return self._writes.sync(check_epoch(epoch))
 
     def commit(
         self,
@@ -199,13 +201,17 @@ class HummockStorage(ViewReads, ClosedAtExit):
         From this version on a dropped table has no rows, not even at older epochs, and its id is never reused.
         Concurrent commits are applied in the order of their epochs. Raises `Fenced` if the role was lost: then every
         later write raises it too, while reads continue. Raises `LoadRefused` if a load is not accepted: then nothing
-        was committed.
+        was committed. Raises `InvalidOption` for what are no rules of tables: then nothing was sealed either.
         """
         self.check_process()
         session = self.session
         if session is None:
             raise RoleMissing
         dropped = tuple(dropped_tables)
+        epoch = check_committable(epoch)
+        check_tables(tables)
+        for table_id in dropped:
+            check_table_id(table_id)
         self._writes.commit(
             epoch,
             lambda epoch, sstables, watermarks: self.meta_client.commit_epoch(
@@ -289,6 +295,24 @@ class HummockStorage(ViewReads, ClosedAtExit):
 
     # -- reading -------------------------------------------------------------------------------------------
 
+    def scan(
+        self,
+        key_range: KeyRange = EVERYTHING,
+        epoch: Epoch | None = None,
+        options: ReadOptions = DEFAULT,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> HummockScan:
+        check_key_range(key_range)
+        return super().scan(key_range, epoch, options, reverse=reverse, limit=check_limit(limit))
+
+    def changes(
+        self, key_range: KeyRange, since: Epoch, until: Epoch, options: ReadOptions = DEFAULT
+    ) -> HummockChanges:
+        check_key_range(key_range)
+        return super().changes(key_range, since, until, options)
+
     @property
     def object_store(self) -> ObjectStore:
         """Where the files are."""
@@ -324,7 +348,7 @@ class HummockStorage(ViewReads, ClosedAtExit):
         its lease.
         """
         self._open_view()
-        pinned = self._pin_newest() if epoch is None else self._local.pin_snapshot(epoch)
+        pinned = self._pin_newest() if epoch is None else self._local.pin_snapshot(check_epoch(epoch))
         try:
             yield pinned
         finally:
@@ -358,15 +382,14 @@ class HummockStorage(ViewReads, ClosedAtExit):
     def wait_epoch(self, epoch: Epoch, timeout_ms: int | None = None) -> None:
         limit_ms = self.options.wait_epoch_ms if timeout_ms is None else timeout_ms
         self._open_base()
+        wanted = pure_epoch(check_epoch(epoch))
         self._local.wait_epoch(epoch, limit_ms)
-        if self.committed_epoch < pure_epoch(epoch):
+        if self.committed_epoch < wanted:
             self._local.refresh()           # raises the error that prevented installing the version
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._base is None or self.committed_epoch >= pure_epoch(epoch), limit_ms / 1000
-            )
+            self._changed.wait_for(lambda: self._base is None or self.committed_epoch >= wanted, limit_ms / 1000)
             committed = self.committed_epoch
-        if committed < pure_epoch(epoch):
+        if committed < wanted:
             raise WaitEpochTimeout(epoch, committed, limit_ms)
 
     # -- versions ------------------------------------------------------------------------------------------

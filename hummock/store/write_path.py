@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 from hummock.base.key_watermark import KeyWatermark
 from hummock.base.logs import Event
-from hummock.base.table_rules import NO_RULES, Tables
+from hummock.base.table_rules import NO_RULES, Tables, check_tables, check_watermark
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch, monotonic_seconds
 from hummock.errors import (
@@ -145,6 +145,7 @@ class WritePath:
     def wait_for_level0(self, size: int) -> None:
         """Waits as a writer of `size` bytes does, for bytes that arrive as files."""
         with self._changed:
+            self._check_open()
             self._gate.wait_for_level0(size)
 
     def refuse(self, error: HummockError) -> None:
@@ -230,16 +231,20 @@ class WritePath:
 
     def advance_watermark(self, table_id: int, watermark: KeyWatermark) -> None:
         """Keeps a table's watermark until a version has it."""
+        check_watermark(table_id, watermark)
         with self._changed:
             self._check(watermark.epoch)
             self._watermarks.add(table_id, watermark)
 
     def announce(self, tables: Tables) -> None:
         """Adds the prefixes of these tables to filters until a version has rules of them."""
+        check_tables(tables)
         with self._changed:
+            self._check_open()
             known = self._version().tables
             self._announced = {**self._announced, **{
-                table_id: rules for table_id, rules in tables.items() if rules.prefix and table_id not in known}}
+                table_id: rules for table_id, rules in tables.items()
+                if rules is not None and rules.prefix and table_id not in known}}
 
     def advance(self, version: HummockVersion) -> tuple[str, ...]:
         """Drops what `version` holds, everything up to its epoch; returns the file names that need no registration.
@@ -264,9 +269,12 @@ class WritePath:
 
     # -- internals -----------------------------------------------------------------------------------------
 
-    def _check_writing(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed():
             raise StoreClosed("the store")
+
+    def _check_writing(self) -> None:
+        self._check_open()
         if self._state is WriteState.REFUSING:
             assert self._refusal is not None
             raise self._refusal.with_traceback(None)

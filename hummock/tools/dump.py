@@ -82,7 +82,7 @@ def describe_entries(meta: SstableMeta, data: bytes, object_name: str, entries: 
 def export_entries(objects: ObjectStore, meta: bytes, object_name: str, target: Path) -> int:
     """Writes all entries of the file to an Arrow IPC file, batch by batch; how many. A delete's value is null.
 
-    Raises Corruption naming the object; `target` then holds the entries before the damaged block.
+    Raises Corruption naming the object, or OSError if `target` cannot be written; it then holds the entries before.
     """
     info = SstableMeta.decode(meta, None, object_name).info
     collector = EntryCollector(SstableIterator(SstableStore(objects, StorageOptions()), info))

@@ -14,6 +14,7 @@ from hummock.compaction.picker import early
 from hummock.compaction.task import TaskKind
 from hummock.compactor import Compactor
 from hummock.errors import Corruption, ObjectStoreError
+from hummock.meta.compaction.damaged_tasks import REMEMBERED_MS
 from hummock.meta.store.memory import MemoryMetaStore
 from hummock.object_store.memory import MemoryObjectStore
 from hummock.options import CompactionOptions, StorageOptions
@@ -240,23 +241,59 @@ def test_a_failed_attempt_is_reported_and_tried_again():
     compactor.close()
 
 
-def test_damage_is_named_and_the_version_stays():
-    store = Store().write(6)
+def damaged(store):
+    """Changes one bit of the newest file of the store, and returns its name."""
     victim = next(store.manager.version.sstables)
     path = f"sst/{victim.name}.data"
     data = bytearray(store.objects.get(path))
     data[len(data) // 2] ^= 1
     store.objects.delete([path])
     store.objects.put(path, bytes(data))
-    version = store.manager.version
+    return victim.name
+
+
+def test_damage_is_named_and_the_version_stays():
+    store = Store().write(6)
+    name, version = damaged(store), store.manager.version
     compactor = store.compactor()
-    for _ in range(OPTIONS.task_tries):
-        with pytest.raises(Corruption, match=victim.name):
-            compactor.run_one()
-        store.clock.advance(100)
-    names = {info.name for info in store.manager.refresh().sstables}
-    assert names == {info.name for info in version.sstables}
+    with pytest.raises(Corruption, match=name):
+        compactor.run_one()
+    assert {info.name for info in store.manager.refresh().sstables} == {info.name for info in version.sstables}
     compactor.close()
+
+
+def test_a_task_of_a_damaged_file_is_not_tried_again_while_the_file_is_there():
+    store = Store().write(6)
+    name, compactor = damaged(store), store.compactor()
+    with pytest.raises(Corruption, match=name):
+        compactor.run_one()
+    store.clock.advance(1_000)                              # more than any wait between tries
+    assert store.manager.running_tasks() == [] and not compactor.run_one()
+    assert [answer.outcome for answer in task_answers(store.manager)] == ["failed"]
+    assert store.manager.compaction_debt() == 0 and not store.manager.is_compaction_due(store.manager.version)
+    assert name in str(store.manager.damage_in(EVERYTHING))
+    assert store.manager.damage_in(KeyRange.table(2)) is None
+    store.clock.advance(REMEMBERED_MS)                      # somebody may have put the file back
+    with pytest.raises(Corruption, match=name):
+        compactor.run_one()
+    store.manager.drop_files([name])
+    assert store.manager.damage_in(EVERYTHING) is None
+    store.write(1)
+    while compactor.run_one():
+        pass
+    assert len(store.manager.version.levels[0].runs) < OPTIONS.l0_runs and store.manager.compaction_debt() == 0
+    compactor.close()
+
+
+def test_who_waits_learns_of_damage_found_before_and_meanwhile():
+    store = Store().write(6)
+    name = damaged(store)
+    with store.compactor() as compactor:
+        for _ in range(2):
+            with pytest.raises(Corruption, match=name):
+                compactor.wait_idle(60)
+        with compactor.watch(KeyRange.table(2)) as watch:
+            assert compactor.wait_idle(60, watch) and watch.error is None
 
 
 def test_closing_finishes_tasks_or_abandons_them():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,7 +10,7 @@ import hummock
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import MAX_EPOCH, Epoch
-from hummock.errors import InvalidEpoch, InvalidKey, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
+from hummock.errors import InvalidEpoch, InvalidKey, InvalidOption, InvalidWriteBatch, RoleMissing, WaitEpochTimeout
 from hummock.options import CompactionOptions
 from hummock.store.memory_store import MemoryStateStore
 
@@ -60,6 +61,14 @@ NEWEST_BY_DEFAULT = {"get", "get_many", "get_many of no key", "scan"}
 USES |= {f"{read} at what is {kind}": (InvalidEpoch, lambda store, call=call, epoch=epoch: call(store, epoch))
          for read, call in READS.items() for kind, epoch in NO_EPOCHS.items()
          if epoch is not None or read not in NEWEST_BY_DEFAULT}
+RANGES = {"a tuple": (b"a", b"b"), "nothing": None, "a key": b"a", "of text": KeyRange("a", "b")}
+USES |= {f"a {read} whose range is {kind}": (InvalidOption, lambda store, call=call, key_range=key_range: call(
+             store, key_range))
+         for read, call in (("scan", lambda store, key_range: store.scan(key_range, E2)),
+                            ("change feed", lambda store, key_range: store.changes(key_range, E1, E2)))
+         for kind, key_range in RANGES.items()}
+USES |= {f"a scan of {limit!r} rows": (InvalidOption, lambda store, limit=limit: store.scan(limit=limit))
+         for limit in ("x", -1, 1.5)}
 USES |= {f"a write at what is {kind}": (InvalidEpoch, lambda store, epoch=epoch: put(store, epoch, (b"a", b"x")))
          for kind, epoch in NO_EPOCHS.items()}
 WRITES = {
@@ -69,6 +78,21 @@ WRITES = {
     "sync": lambda store: store.sync(E3),
     "commit": lambda store: store.commit(E3),
 }
+
+
+def test_an_epoch_or_limit_may_be_any_integer(store):
+    for number in (np.int64, np.uint64):
+        assert list(store.scan(EVERYTHING, number(E1), limit=number(1))) == [(b"a", b"1")]
+        assert store.get(b"a", number(E1)) == b"1" and store.get(b"a", number(E2)) == b"2"
+        assert list(store.changes(EVERYTHING, number(E1), number(E2))) == [(b"a", b"1", b"2")]
+        store.wait_epoch(number(E2))
+    put(store, np.int64(E4), (b"e", b"4"))
+    store.seal_epoch(np.int64(E4))
+    store.sync(np.int64(E4))
+    store.commit(np.int64(E4))
+    assert store.committed_epoch == E4 and type(store.committed_epoch) is int
+    put(store, E5, (b"e", b"5"))
+    store.commit(E5)
 
 
 def visible_state(store):

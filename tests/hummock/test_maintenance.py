@@ -2,6 +2,7 @@
 
 import gc
 import random
+import time
 
 import pytest
 
@@ -9,7 +10,8 @@ import hummock
 from hummock.base.key import KeyRange, user_key
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
-from hummock.object_store.base import SSTABLE_PREFIX, sstable_name_of
+from hummock.errors import Corruption, InvalidOption, ObjectStoreError
+from hummock.object_store.base import SSTABLE_PREFIX, sstable_data_path, sstable_name_of
 from hummock.options import CompactionOptions, VacuumOptions
 from tests.support.drivers.waiting import eventually
 
@@ -124,3 +126,58 @@ def test_a_store_at_rest_is_not_compacted_again():
         assert store.version is version
         write(store, 7, 7)
         assert store.compact(timeout=60) and store.version.levels[0].runs == ()
+
+
+def damage(store, name):
+    """Changes one bit of the file's data."""
+    objects, path = store.object_store, sstable_data_path(name)
+    data = bytearray(objects.get(path))
+    data[len(data) // 2] ^= 1
+    objects.delete([path])
+    objects.put(path, bytes(data))
+
+
+def test_a_range_with_a_damaged_file_is_refused_at_once_and_by_name_and_others_are_compacted():
+    """An attempt costs less than the first wait between tries of other failures."""
+    with opened() as store:
+        store.write({user_key(table, 0, b"k"): bytes(100) for table in (1, 2)})
+        assert store.compact(timeout=60)
+        store.write({user_key(1, 0, b"k"): bytes(100)})
+        damaged = store.version.levels[0].runs[0].sstables[0].name
+        damage(store, damaged)
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(Corruption, match=damaged):
+                store.compact(timeout=60)
+        assert time.monotonic() - began < 10 and damaged in live(store)
+        store.write({user_key(2, 0, b"k"): bytes(100)})
+        assert store.compact(KeyRange.table(2), timeout=60)
+        with pytest.raises(Corruption, match=damaged):
+            store.compact(KeyRange.table(1), timeout=60)
+        store.meta_client.drop_files([damaged])
+        assert store.compact(timeout=60) and store.version.levels[0].runs == ()
+
+
+def test_a_range_that_was_given_up_for_other_reasons_is_refused_with_the_last_of_them(monkeypatch):
+    """A requested range is not asked for again, so no try comes after the last one."""
+    shape = CompactionOptions(task_retry_ms=1, task_tries=2)
+    with hummock.open("memory://", compaction=shape, vacuum=NEVER, inline_bytes=0) as store:
+        write(store, 1, 2)
+        real = store.maintenance.compactor._threads_runner.run
+
+        def refused(*parts, **options):
+            raise ObjectStoreError("sst/x", "the store is full")
+
+        monkeypatch.setattr(store.maintenance.compactor._threads_runner, "run", refused)
+        with pytest.raises(ObjectStoreError, match="full"):
+            store.compact(timeout=60)
+        monkeypatch.setattr(store.maintenance.compactor._threads_runner, "run", real)
+        assert store.compact(timeout=60) and store.version.levels[0].runs == ()
+
+
+@pytest.mark.parametrize("key_range", [5, (b"a", b"b"), KeyRange("a", "b")], ids=repr)
+def test_what_is_no_range_is_not_compacted(key_range):
+    with opened() as store:
+        with pytest.raises(InvalidOption, match="KeyRange"):
+            store.compact(key_range)
+        assert store.compact(timeout=60)

@@ -1,14 +1,21 @@
 """Opening by URL: roles, location of the meta store, and several processes on one store."""
 
+import os
 import sqlite3
 import subprocess
 import sys
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 import hummock
+import hummock.cli.store
+import hummock.opening
+from hummock.base.key_watermark import KeyWatermark
+from hummock.cli import main
 from hummock.columnar.write_batch import WriteBatch
 from hummock.epoch import Epoch
 from hummock.errors import (
@@ -17,6 +24,7 @@ from hummock.errors import (
     MetaStoreCorrupt,
     MetaStoreError,
     ObjectNotFound,
+    ObjectStoreRefused,
     SnapshotExpired,
     StoreClosed,
 )
@@ -190,8 +198,64 @@ class TestMaintenance:
         hummock.open(f"file://{tmp_path}", role="writer").close()
         assert threading.active_count() == before
 
-    @pytest.mark.parametrize("arguments", [{"role": "reader"}, {"role": "writer", "compaction": False}])
-    def test_a_store_without_it_says_how_to_get_it(self, tmp_path, arguments):
+    @pytest.mark.parametrize(("arguments", "remedy"), [
+        ({"role": "reader"}, 'role="writer"'), ({"role": "writer", "compaction": False}, "compaction=True")])
+    def test_a_store_without_it_says_how_to_get_it(self, tmp_path, arguments, remedy):
         hummock.open(f"file://{tmp_path}", role="writer").close()
-        with hummock.open(f"file://{tmp_path}", **arguments) as store, pytest.raises(HummockError, match="role"):
+        with hummock.open(f"file://{tmp_path}", **arguments) as store, pytest.raises(HummockError, match=remedy):
             store.compact()
+
+
+@pytest.mark.parametrize("compaction", ["x", None, 1, {}], ids=repr)
+def test_what_does_not_configure_compaction_is_refused(tmp_path, compaction):
+    with pytest.raises(InvalidOption, match="compaction"):
+        hummock.open(tmp_path / "store", role="writer", compaction=compaction)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_on_read_only_media_says_what_to_do(tmp_path, monkeypatch):
+    """What is written first fails there, in words that depend on what it is."""
+    hummock.open(tmp_path / "store", role="writer").close()
+    flags = os.statvfs(tmp_path)
+
+    def refused(*parts, **options):
+        raise MetaStoreError("unable to open database file")
+
+    for module in (hummock.opening, hummock.cli.store):
+        monkeypatch.setattr(module, "open_meta_store", refused)
+    with pytest.raises(MetaStoreError, match="unable"):
+        hummock.open(tmp_path / "store")
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags.f_flag | os.ST_RDONLY))
+    with pytest.raises(ObjectStoreRefused, match="copy the directory"):
+        hummock.open(tmp_path / "store")
+    result = CliRunner().invoke(main, ["verify", str(tmp_path / "store")])
+    assert result.exit_code == 1 and "copy the directory" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+CALLS = {
+    "compact": lambda store: store.compact(),
+    "wait_compacted": lambda store: store.wait_compacted(),
+    "vacuum": lambda store: store.vacuum(),
+    "announce_rules": lambda store: store.announce_rules({}),
+    "advance_watermark": lambda store: store.advance_watermark(1, KeyWatermark(Epoch(1 << 16), ((0, 0, b"k"),))),
+    "wait_for_level0": lambda store: store.wait_for_level0(1),
+    "write": lambda store: store.write({b"k": b"v"}),
+    "ingest_batch": lambda store: store.ingest_batch({b"k": b"v"}, Epoch(1 << 16)),
+    "seal_epoch": lambda store: store.seal_epoch(Epoch(1 << 16)),
+    "sync": lambda store: store.sync(Epoch(1 << 16)),
+    "commit": lambda store: store.commit(Epoch(1 << 16)),
+    "clear_uncommitted": lambda store: store.clear_uncommitted(),
+    "wait_epoch": lambda store: store.wait_epoch(Epoch(1 << 16)),
+    "get": lambda store: store.get(b"k"),
+    "scan": lambda store: store.scan(),
+    "changes": lambda store: store.changes(hummock.KeyRange(), Epoch(1 << 16), Epoch(2 << 16)),
+    "stats": lambda store: store.stats(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_call_of_a_closed_store_says_that_it_is_closed(call):
+    store = hummock.open("memory://")
+    store.close()
+    with pytest.raises(StoreClosed):
+        CALLS[call](store)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
@@ -50,11 +51,12 @@ def test_every_call_of_a_session_is_refused_in_a_child(url, tmp_path):
 
 
 def test_every_call_of_a_store_is_refused_in_a_child():
-    with hummock.open("memory://") as store:
+    with hummock.open("memory://") as store, ExitStack() as resources:
         first = Epoch(1 << 16)
         store.ingest_batch(WriteBatch([(b"k", b"v")]), first)
         store.commit(first)
         second = Epoch(2 << 16)
+        pinned = resources.enter_context(store.pinned_version())
         calls = {
             "get": lambda: store.get(b"k", first),
             "get_many": lambda: store.get_many(pa.array([b"k"], pa.binary()), first),
@@ -70,6 +72,7 @@ def test_every_call_of_a_store_is_refused_in_a_child():
             "wait": lambda: store.wait_epoch(second),
             "stats": store.stats,
             "snapshot": lambda: store.snapshot().__enter__(),
+            "pinned version": pinned.check,
         }
         with store._changed:
             outcomes = outcomes_in_a_child(calls | {"close": store.close})

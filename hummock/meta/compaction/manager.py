@@ -17,7 +17,7 @@ from hummock.base.key import KeyRange
 from hummock.compaction.inline_merge import is_inline, merge_inline
 from hummock.compaction.picker import early_bytes_of, is_compacted, pick_compaction, pick_range
 from hummock.compaction.picker.candidate import CompactionCandidate, VersionEdit, codec_for, files_of
-from hummock.compaction.task import CompactTask, OutputOptions, RangeResult
+from hummock.compaction.task import CompactTask, OutputOptions, RangeResult, TaskKind
 from hummock.epoch import Clock, Epoch, from_unix_ms, to_unix_ms
 from hummock.errors import (
     Corruption,
@@ -28,6 +28,7 @@ from hummock.errors import (
     RowCountMismatch,
     TaskRefused,
 )
+from hummock.meta.compaction.damaged_tasks import DamagedTasks
 from hummock.meta.compaction.records import (
     RunningTask,
     TaskBoard,
@@ -89,6 +90,7 @@ class CompactionManager:
         """`pins`: of the nodes of this process."""
         self.options, self._pins = options, pins
         self._keeper, self._clock, self._random_bytes = keeper, clock, random_bytes
+        self._damaged = DamagedTasks()
 
     @property
     def _meta_store(self) -> MetaStore:
@@ -155,8 +157,8 @@ class CompactionManager:
                 return operations + done, after
         if board.wanted:
             return None         # the request waits for running tasks; new ones would delay it
-        picked = pick_compaction(version, running, self.options, self._reachable_watermark(version),
-                                 early_bytes=grant.early_bytes)
+        picked = pick_compaction(version, self._with_damaged(version, running), self.options,
+                                 self._reachable_watermark(version), early_bytes=grant.early_bytes)
         if picked is None:
             return None
         if isinstance(picked, CompactionCandidate):
@@ -289,27 +291,43 @@ class CompactionManager:
         unvacuumed = MetaOperations(require={vacuumed_key(info.name): None for info in outputs})
         return logged + board.step() + unvacuumed + ended, after
 
-    def fail(self, task_id: int, token: str, error: str) -> None:
-        def parked(row: RunningTask) -> RunningTask:
+    def fail(self, task_id: int, token: str, error: str, damage: Corruption | None = None) -> None:
+        def ended(row: RunningTask) -> MetaOperations:
+            if damage is not None:
+                if row.task.kind is not TaskKind.MANUAL:
+                    self._damaged.add(row.task, damage, self._clock())
+                return self._ended(row, FAILED, error)
             delay_ms = min(self.options.task_retry_ms << (row.tries - 1), self.options.task_stall_ms)
-            return replace(row, expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS])
+            return self._parked(replace(row, expires_ms=self._clock() + delay_ms, error=error[:ERROR_CHARACTERS]))
 
-        self._let_go(task_id, token, parked)
+        self._let_go(task_id, token, ended)
 
     def hand_back(self, task_id: int, token: str) -> None:
-        self._let_go(task_id, token, lambda row: replace(row, expires_ms=self._clock(), tries=row.tries - 1))
+        self._let_go(task_id, token, lambda row: self._parked(
+            replace(row, expires_ms=self._clock(), tries=row.tries - 1)))
 
-    def _let_go(self, task_id: int, token: str, parked: Callable[[RunningTask], RunningTask]) -> None:
-        """Ends the attempt with the row that `parked` returns; does nothing if the attempt is not valid any more."""
+    def _let_go(self, task_id: int, token: str, ended: Callable[[RunningTask], MetaOperations]) -> None:
+        """Ends the attempt by what `ended` returns; does nothing if the attempt is not valid any more."""
         def plan(position: LogPosition) -> Change | None:
             board = read_board(self._meta_store)
             row = board.find(task_id)
             if row is None or row.token != token:
                 return None
-            free = parked(row).passed_on(self._random_bytes(TOKEN_BYTES).hex(), holder="")
-            return MetaOperations(put={task_key(task_id): free.encode()}) + board.step(), position
+            return ended(row) + board.step(), position
 
         self._keeper.change(plan, _overtaken)
+
+    def _parked(self, row: RunningTask) -> MetaOperations:
+        """Keeps the task, without a holder, for the next attempt."""
+        free = row.passed_on(self._random_bytes(TOKEN_BYTES).hex(), holder="")
+        return MetaOperations(put={task_key(row.task.id): free.encode()})
+
+    def _with_damaged(self, version: HummockVersion, running: Sequence[CompactTask]) -> list[CompactTask]:
+        """The running tasks, and those that this process does not try again for now: neither is to be picked."""
+        return [*running, *self._damaged.tasks(version, self._clock())]
+
+    def damage_in(self, key_range: KeyRange) -> Corruption | None:
+        return self._damaged.error_in(key_range, self._keeper.version, self._clock())
 
     def _ended(self, row: RunningTask, outcome: str, error: str = "", *, version_id: int = 0,
                digest: str = "") -> MetaOperations:
@@ -341,11 +359,12 @@ class CompactionManager:
 
     def is_due(self, version: HummockVersion, running: Sequence[CompactTask]) -> bool:
         """Whether a task could be picked for `version` while only these run."""
-        return pick_compaction(version, running, self.options, version.max_committed_epoch) is not None
+        return pick_compaction(version, self._with_damaged(version, running), self.options,
+                               version.max_committed_epoch) is not None
 
     def early_bytes(self, version: HummockVersion, running: Sequence[CompactTask]) -> int:
         """Bytes of what may be merged early while only these run."""
-        return early_bytes_of(version, running, self.options)
+        return early_bytes_of(version, self._with_damaged(version, running), self.options)
 
     def is_compacted(self, key_range: KeyRange) -> bool:
         version = self._keeper.refresh()
@@ -377,8 +396,8 @@ class CompactionManager:
         for _ in range(self._keeper.options.transaction_attempts):
             board = read_board(self._meta_store)
             version = self._keeper.refresh()    # read after the board: it has the outputs of every task that had ended
-            due = pick_compaction(version, [row.task for row in board.running], self.options,
-                                  self._reachable_watermark(version))
+            running = self._with_damaged(version, [row.task for row in board.running])
+            due = pick_compaction(version, running, self.options, self._reachable_watermark(version))
             left = len(board.running) + len(board.wanted) + (due is not None)
             if self._meta_store.get(TASKS) == board.counter_bytes:
                 return left

@@ -202,6 +202,20 @@ def test_compact_merges_the_named_table_or_range(url):
     assert levels[0]["runs"] == [] and levels[-1]["runs"] and content(url) == before
 
 
+@pytest.mark.parametrize("arguments", [(), ("--table", "1")], ids=["what is due", "a table"])
+def test_compact_of_a_damaged_file_names_it_in_one_document_or_line(url, arguments):
+    objects = open_object_store(url)
+    name = next(iter(objects.list("sst/"))).path.removeprefix("sst/").partition(".")[0]
+    data = bytearray(objects.get(sstable_data_path(name)))
+    data[len(data) // 2] ^= 1
+    objects.put(sstable_data_path(name), bytes(data))
+    record = run_json("compact", url, *arguments, status=1)
+    assert record["error"] == "Corruption" and name in record["message"]
+    result = run("compact", url, *arguments, status=1)
+    assert "failed" in result.stdout
+    assert [line.partition(":")[0] for line in result.stderr.splitlines() if name in line][-1] == "Corruption"
+
+
 @pytest.mark.parametrize("arguments", [
     ("--table", "-1"), ("--table", "4294967296"), ("--table", "x"), ("--range", "zz", "00"), ("--range", "02", "01"),
     ("--range", "01"), ("--threads", "0"), ("--metrics-port", "65536"),

@@ -88,6 +88,15 @@ def test_sst_dump_exports_all_entries_to_arrow(url, tmp_path):
     assert "NAME" in run("sst-dump", url, "--arrow", str(target), status=2)
 
 
+@pytest.mark.parametrize("where", ["missing/entries.arrow", "/dev/full"])
+def test_a_file_that_sst_dump_cannot_write_is_a_misuse_and_no_damage(url, tmp_path, where):
+    target = str(tmp_path / where)                          # an absolute one stays
+    result = CliRunner().invoke(main, ["sst-dump", url, f"{2:032x}", "--arrow", target])
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+    line, = result.stderr.splitlines()
+    assert target in line and "cannot be written" in line
+
+
 def test_sst_dump_of_a_damaged_file_names_it(url):
     objects = open_object_store(url)
     path = sstable_data_path(f"{2:032x}")
