@@ -17,10 +17,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from hummock.base.extras import require
 from hummock.errors import no_attribute
+from relational.errors import InvalidValue
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +35,10 @@ SHOWN_ROWS = 10
 COUNTED_ROWS = 10_000
 """Rows that are read in order to say how many there are; beyond it is `10,000+ rows`."""
 HTML_COLUMNS = 40
+INTERVAL_PARTS = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])
+DAY_MICROSECONDS = 86_400_000_000
+MOST_DURATION_DAYS = 106_000_000
+"""Of which a Duration has the microseconds, with those of an INTERVAL besides."""
 FETCH_ROWS = 1_024
 """Rows that become Python objects at once."""
 
@@ -72,6 +78,15 @@ class Row(tuple[Any, ...]):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def names_of(row: object) -> tuple[str, ...] | None:
+    """The names of the values of a tuple that has some: a Row, a namedtuple, a Row of Spark; None for any other object.
+    """
+    if not isinstance(row, tuple):
+        return None
+    names = getattr(row, "_fields", None) or getattr(row, "__fields__", None)
+    return tuple(names) if names else None
 
 
 @lru_cache(256)
@@ -161,11 +176,12 @@ class Result(ABC):
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame. Raises `ExtraMissing` without polars."""
+        """All rows as a Polars frame: JSONB as String, INTERVAL as Duration. Raises `ExtraMissing` without polars;
+        InvalidValue for an INTERVAL with months, which Polars has not."""
         require("polars", "to_polars()")
         import polars
 
-        frame = polars.from_arrow(self.to_arrow())
+        frame = polars.from_arrow(_for_polars(self.to_arrow()))
         assert isinstance(frame, polars.DataFrame)
         return frame
 
@@ -178,7 +194,8 @@ class Result(ABC):
         return self.to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All rows as a stream of the Arrow C data interface, in a PyCapsule."""
+        """All rows as a stream of the Arrow C data interface, in a PyCapsule. Polars panics at an INTERVAL: there is
+        `to_polars`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     # -- for people ------------------------------------------------------------------------------------
@@ -271,6 +288,55 @@ class ResultSet(Result):
         from relational.display.html import html_of_text
 
         return super()._repr_html_() if self._text_of is None else html_of_text(repr(self))
+
+
+def _for_polars(table: pa.Table) -> pa.Table:
+    """The table in types that Polars has. InvalidValue."""
+    for at, field in enumerate(table.schema):
+        if not _is_known_to_polars(field.type):
+            try:
+                chunks = [_polars_values(chunk) for chunk in table.column(at).chunks or [pa.nulls(0, field.type)]]
+            except InvalidValue as error:
+                raise error.named(field.name) from error
+            table = table.set_column(at, field.name, pa.chunked_array(chunks))
+    return table
+
+
+def _is_known_to_polars(arrow: pa.DataType) -> bool:
+    if isinstance(arrow, pa.BaseExtensionType) or arrow == pa.month_day_nano_interval():
+        return False
+    return all(_is_known_to_polars(arrow.field(at).type) for at in range(arrow.num_fields))
+
+
+def _polars_values(array: pa.Array) -> pa.Array:
+    if _is_known_to_polars(array.type):
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return _polars_values(array.storage)
+    if pa.types.is_struct(array.type):
+        parts = [_polars_values(array.field(at)) for at in range(array.type.num_fields)]
+        fields = [pa.field(field.name, part.type) for field, part in zip(array.type, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    if pa.types.is_list(array.type):
+        offsets = array.offsets.to_numpy() if len(array) else np.zeros(1, np.int32)
+        values = _polars_values(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
+        starts = pa.array(offsets - offsets[0])
+        return pa.ListArray.from_arrays(starts, values, mask=array.is_null() if array.null_count else None)
+    return _durations(array)
+
+
+def _durations(intervals: pa.Array) -> pa.Array:
+    """In microseconds, with days of 24 hours."""
+    if not len(intervals):
+        return pa.nulls(0, pa.duration("us"))
+    parts = np.frombuffer(intervals.buffers()[1], INTERVAL_PARTS, len(intervals), 16 * intervals.offset)
+    absent = intervals.is_null().to_numpy(zero_copy_only=False)
+    days = parts["days"].astype(np.int64)
+    if (((parts["months"] != 0) | (abs(days) > MOST_DURATION_DAYS)) & ~absent).any():
+        raise InvalidValue("a Duration of Polars has no months, and at most 2**63 - 1 microseconds: CAST it AS "
+                           "VARCHAR, or take its seconds, EXTRACT(EPOCH FROM …)")
+    ticks = days * DAY_MICROSECONDS + parts["nanoseconds"] // 1_000
+    return pa.array(ticks, pa.int64(), mask=absent).cast(pa.duration("us"))
 
 
 def display_rows() -> int:

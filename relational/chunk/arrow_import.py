@@ -6,15 +6,18 @@ be stored. Fixed-width columns that need no conversion are not copied.
 
 * Dictionaries, run-end encoding, views, large and fixed-size layouts, `arrow.json` and maps become plain columns, at
   every level of nesting. Memory under a NULL is never read and is not kept.
-* Times and intervals finer than a microsecond are truncated towards the past. DATE, TIMESTAMP and TIMESTAMPTZ hold the
-  years 1 to 9999.
+* Times, intervals and durations finer than a microsecond are truncated towards the past. DATE, TIMESTAMP and
+  TIMESTAMPTZ hold the years 1 to 9999.
+* A duration is an INTERVAL of days and microseconds, a UUID its text.
 * JSON becomes canonical. A DOUBLE for a REAL column is rounded, and rejected where it would become infinite. Every
   other conversion keeps the value, or is rejected.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from uuid import UUID as UuidValue
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +27,7 @@ from relational.chunk.json import canonical_json
 from relational.chunk.nearest_float import floats_of_decimals
 from relational.errors import BindError, EncodingError, InvalidValue, shortened
 from relational.types import DataType, TypeKind
-from relational.types.arrow_types import JSONB_ARROW, plain_kind, what_to_do
+from relational.types.arrow_types import JSONB_ARROW, UUID, plain_kind, what_to_do
 
 MOST_ELEMENTS = 2**31 - 1
 MICROSECONDS = 86_400_000_000
@@ -32,6 +35,8 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, in days sin
 DAYS = (FIRST_DAY, LAST_DAY)
 MOMENTS = (FIRST_DAY * MICROSECONDS, (LAST_DAY + 1) * MICROSECONDS - 1)
 RANGES = {TypeKind.DATE: DAYS, TypeKind.TIMESTAMP: MOMENTS, TypeKind.TIMESTAMPTZ: MOMENTS}
+TICKS_OF_A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+SECONDS_OF_A_DAY = 86_400
 INTERVAL_PARTS = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])
 SHOWN_REASON = 300
 
@@ -58,6 +63,17 @@ def imported(array: pa.Array | pa.ChunkedArray, data_type: DataType, column: str
         raise InvalidValue(refused.reason, column_name=column, row=refused.row) from None
     except BindError as error:
         raise InvalidValue(str(error), column_name=column) from error
+
+
+def check_frame(frame: object) -> None:
+    """BindError for a frame of Polars with a column of Python objects: it exports their addresses as bytes."""
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(frame, polars.DataFrame):
+        return
+    for name, kind in frame.schema.items():
+        if kind == polars.Object:
+            raise BindError(f"column {name!r} has Python objects, which Polars does not export: convert them to a type "
+                            "of Polars, or leave the column out")
 
 
 def in_layout(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
@@ -160,7 +176,7 @@ def _converted(array: pa.Array, data_type: DataType) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         if plain_kind(arrow) not in (data_type.kind.name, "JSONB"):
             raise BindError(f"Arrow's {arrow} cannot be {data_type}: {what_to_do(arrow)}")
-        array = array.storage
+        array = _uuid_texts(array.storage) if arrow.extension_name == UUID else array.storage
     if data_type.kind is TypeKind.STRUCT:
         return _struct(array, data_type)
     if data_type.element is not None:
@@ -201,6 +217,8 @@ def _plain(array: pa.Array, data_type: DataType) -> pa.Array:
     wanted = pa.utf8() if data_type.kind is TypeKind.JSONB else data_type.arrow
     if array.type == wanted:
         return array
+    if pa.types.is_duration(array.type) and data_type.kind is TypeKind.INTERVAL:
+        return _intervals(array)
     given = DataType.from_arrow(array.type)
     if not _is_convertible(given, data_type):
         raise BindError(f"Arrow's {array.type} cannot be {data_type}: cast it before")
@@ -251,6 +269,24 @@ def cast_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return result
 
 
+def cast_values(array: pa.Array, data_type: DataType) -> pa.Array:
+    """`array` in the layout of `data_type`, as `cast_array` casts it, or as `imported` converts what that refuses:
+    times in nanoseconds, durations and UUIDs. pa.ArrowException, NotImplementedError, InvalidValue."""
+    if array.type == data_type.arrow:
+        return array
+    if _has_no_cast(array.type) and not data_type.is_numeric:
+        return imported(array, data_type)
+    return cast_array(array, data_type.arrow)
+
+
+def _has_no_cast(arrow: pa.DataType) -> bool:
+    if pa.types.is_dictionary(arrow):
+        return _has_no_cast(arrow.value_type)
+    is_uuid = isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == UUID
+    parts = [arrow.field(at).type for at in range(arrow.num_fields)]
+    return is_uuid or _is_nanoseconds(arrow) or pa.types.is_duration(arrow) or any(map(_has_no_cast, parts))
+
+
 def _is_nanoseconds(arrow: pa.DataType) -> bool:
     return (pa.types.is_timestamp(arrow) or pa.types.is_time64(arrow)) and arrow.unit == "ns"
 
@@ -260,6 +296,30 @@ def _microseconds(array: pa.Array, given: DataType) -> pa.Array:
     rows = len(array)
     ticks = np.frombuffer(array.buffers()[1], np.int64, rows, 8 * array.offset) if rows else np.empty(0, np.int64)
     return pa.Array.from_buffers(given.arrow, rows, [_validity(array), pa.py_buffer(ticks // 1000)])
+
+
+def _intervals(array: pa.Array) -> pa.Array:
+    """Durations as days, and nanoseconds that are less than a day and not negative."""
+    rows = len(array)
+    if not rows:
+        return pa.nulls(0, DataType.INTERVAL.arrow)
+    ticks = array.cast(pa.int64()).fill_null(0).to_numpy()
+    of_second = TICKS_OF_A_SECOND[array.type.unit]
+    days, rest = np.divmod(ticks, of_second * SECONDS_OF_A_DAY)
+    far = np.abs(days) > np.iinfo(np.int32).max
+    if far.any():
+        row = int(np.argmax(far))
+        raise _Refused(row, f"an INTERVAL has at most 2**31 - 1 days, not {days[row]}")
+    parts = np.zeros(rows, INTERVAL_PARTS)
+    parts["days"], parts["nanoseconds"] = days, rest * (TICKS_OF_A_SECOND["ns"] // of_second)
+    return pa.Array.from_buffers(DataType.INTERVAL.arrow, rows, [_validity(array), pa.py_buffer(parts)])
+
+
+def _uuid_texts(array: pa.Array) -> pa.Array:
+    """`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` of values of 16 bytes."""
+    _attempt(_validated, array, "")
+    texts = [None if value is None else str(UuidValue(bytes=value)) for value in array.to_pylist()]
+    return pa.array(texts, pa.utf8())
 
 
 def _whole_microseconds(array: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ equal; NaT and NA are NULL.
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -21,7 +22,7 @@ from relational.types import DataType, Interval, TypeKind
 
 NOTHING = type(None)
 MISSING = ("NaTType", "NAType")  # of pandas, which need not be installed
-FAILURES = (pa.ArrowException, OverflowError, TypeError, AttributeError, ValueError)
+FAILURES = (pa.ArrowException, OverflowError, TypeError, AttributeError, ValueError, RecursionError)
 EXACT: dict[TypeKind, set[type]] = {
     TypeKind.BOOLEAN: {bool},
     TypeKind.SMALLINT: {int},
@@ -49,7 +50,8 @@ UNCHANGED = {
 def array_of_values(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """One row per Python value, None for NULL. InvalidValue names the first row whose value is not of the type.
 
-    A STRUCT's value is a dict, or a tuple in the order of its fields; JSONB's is JSON text.
+    A STRUCT's value is a dict, or a tuple in the order of its fields; JSONB's is JSON text, or a dict or list of values
+    that JSON has.
     """
     if data_type.kind in UNCHANGED and set(map(type, values)) <= UNCHANGED[data_type.kind]:
         try:
@@ -76,9 +78,16 @@ def _in_parts(values: Sequence[Any], data_type: DataType, stored: pa.DataType) -
             parts.append(pa.array([_arrow_value(value, data_type)], type=stored))
         except FAILURES as error:
             reason = error.reason if isinstance(error, EncodingError) else str(error)
-            shown = f"{shortened(ascii(value))} is not a value of {shortened(str(data_type))}"
+            shown = f"{_shown(value)} is not a value of {shortened(str(data_type))}"
             raise InvalidValue(f"{shown}: {shortened(reason, 300)}", row=row) from error
     return pa.chunked_array(parts, type=stored)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return shortened(ascii(value))
+    except RecursionError:
+        return f"a {type(value).__name__}, which is nested too deeply,"
 
 
 def python_values(values: list[Any], data_type: DataType) -> list[Any]:
@@ -173,6 +182,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _json_text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _text(value)
+
+
 def _bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -222,7 +237,7 @@ _PLAIN: dict[TypeKind, Callable[[Any], Any]] = {
     TypeKind.REAL: _double,
     TypeKind.DOUBLE: _double,
     TypeKind.VARCHAR: _text,
-    TypeKind.JSONB: _text,
+    TypeKind.JSONB: _json_text,
     TypeKind.BYTEA: _bytes,
     TypeKind.DATE: _date,
     TypeKind.TIME: _time,

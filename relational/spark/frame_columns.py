@@ -28,7 +28,10 @@ class FrameColumns:
 
 
 def frame_types(frame: DataFrame) -> dict[str, DataType]:
-    """The columns of a frame by name. ValueError naming those that no table can store."""
+    """The columns of a frame by name. ValueError naming those that no table can store, or what is no frame of Spark."""
+    if not hasattr(getattr(frame, "schema", None), "fields"):
+        kind = type(frame).__name__
+        raise ValueError(f"it loads a DataFrame of Spark, not a {kind}: table(name).insert(rows) takes other rows")
     from pyspark.sql.pandas.types import to_arrow_type
 
     types, faults = {}, []

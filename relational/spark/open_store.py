@@ -29,11 +29,11 @@ class OpenStore(ClosedAtExit):
     """
 
     def __init__(self, url: str, *, meta: str | None = None, held_ms: int | None = None):
-        """`meta` is as in `hummock.open`."""
+        """`meta` is as in `hummock.open`. StoreNotFound where there is no store; nothing is made there."""
         self.url = shared_url(url)
         options = MetaOptions() if held_ms is None else MetaOptions(lease_ms=held_ms)
         with ExitStack() as opened, ExitStack() as leased:
-            self.objects = open_object_store(url)
+            self.objects = open_object_store(url, create=False)
             opened.callback(self.objects.close)
             self._meta_store = open_meta_store(url, meta, object_store=self.objects, create=False, options=options)
             opened.callback(self._meta_store.close)

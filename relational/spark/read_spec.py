@@ -35,10 +35,11 @@ from relational.chunk.arrow_export import OP_COLUMN
 from relational.chunk.text import op_texts
 from relational.expr.eval import Evaluator
 from relational.expr.expression import Expression, input_columns, remap
+from relational.expr.kernels.text_format import to_text
 from relational.plan.logical import Filter, Scan
 from relational.plan.serialize import plan_from_text, plan_to_text
 from relational.table.storage_table import StorageTable
-from relational.types import Schema
+from relational.types import DataType, Schema
 
 FORMAT = 1
 OPTIONS = StorageOptions(block_cache_bytes=64 * MIB, meta_cache_bytes=64 * MIB, scan_batch_rows=16_384)
@@ -143,20 +144,30 @@ def _where_of(text: str | None, table: TableCatalog) -> Expression | None:
 
 
 def read_schema(table: TableCatalog, columns: Sequence[int], has_ops: bool) -> pa.Schema:
-    """The schema of the batches: the columns by name; for changes, preceded by the op of each row, `_op`."""
+    """The schema of the batches: the columns by name, JSONB and INTERVAL, which Spark has not, as text; for changes,
+    preceded by the op of each row, `_op`.
+    """
     schema = Schema(tuple(table.schema.fields[column] for column in columns)).arrow
     fields = [pa.field(field.name, _plain(field.type)) for field in schema]
     return pa.schema([pa.field(OP_COLUMN, pa.utf8(), nullable=False), *fields] if has_ops else fields)
 
 
 def _batch(rows: DataChunk, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in rows.arrays]
+    arrays = [_plain_values(array) for array in rows.arrays]
     if isinstance(rows, StreamChunk):
         arrays = [op_texts(rows.ops), *arrays]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _plain_values(array: pa.Array) -> pa.Array:
+    if array.type == DataType.INTERVAL.arrow:
+        return to_text(array, DataType.INTERVAL)
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
 def _plain(kind: pa.DataType) -> pa.DataType:
+    if kind == DataType.INTERVAL.arrow:
+        return pa.utf8()
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, YearMonthIntervalType
 
 from hummock.base.process import installed_version
 from hummock.errors import InvalidOption
@@ -115,10 +115,12 @@ class WritableSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
         _check_appends(overwrite)
+        _check_types(schema)
         return FrameWriter(WriterOptions(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueryWriter:
         _check_appends(overwrite)
+        _check_types(schema)
         options = WriterOptions(self.options)
         if not options.writer:
             raise InvalidOption("writer", "", "a name of the writer, its own in this table: with it a batch that Spark "
@@ -133,6 +135,14 @@ def _check_appends(overwrite: bool) -> None:
                 "all rows again at each batch, use update with foreachBatch and Session.ingest into a table with ON "
                 "CONFLICT OVERWRITE: Spark has no update mode for formats in Python")
         raise InvalidOption("mode", "overwrite", cure)
+
+
+def _check_types(schema: StructType) -> None:
+    """ValueError for a column that Spark gives no task as Arrow."""
+    for field in schema.fields:
+        if isinstance(field.dataType, YearMonthIntervalType):
+            raise ValueError(f"column {field.name!r} is {field.dataType.simpleString()}, which Spark does not pass on: "
+                             "cast it to a number of months, or to interval day to second")
 
 
 def _objects(messages: Sequence[WriterCommitMessage | None]) -> tuple[PayloadObject, ...]:

@@ -59,13 +59,17 @@ _KIND_OF_ARROW = {
     pa.time64("us"): "TIME",
     pa.time64("ns"): "TIME",
     pa.month_day_nano_interval(): "INTERVAL",
+    pa.duration("s"): "INTERVAL",
+    pa.duration("ms"): "INTERVAL",
+    pa.duration("us"): "INTERVAL",
+    pa.duration("ns"): "INTERVAL",
 }
 
-_KIND_OF_EXTENSION = {JsonbType.NAME: "JSONB", "arrow.json": "JSONB"}
+UUID = "arrow.uuid"
+_KIND_OF_EXTENSION = {JsonbType.NAME: "JSONB", "arrow.json": "JSONB", UUID: "VARCHAR"}
 
 _ADVICE = (
     (pa.types.is_null, "cast the column to the type that its values would have"),
-    (pa.types.is_duration, "cast it to int64, or to an interval"),
     (pa.types.is_union, "make it a struct with a field per member"),
     (pa.types.is_decimal, "cast it to a decimal of at most 38 digits and a scale between 0 and its precision"),
     (pa.types.is_struct, "a STRUCT has at least one field"),
@@ -79,6 +83,21 @@ def plain_kind(arrow: pa.DataType) -> str | None:
     if pa.types.is_fixed_size_binary(arrow):
         return "BYTEA"
     return _KIND_OF_ARROW.get(arrow)
+
+
+def with_texts(arrow: pa.DataType) -> pa.DataType:
+    """The type with texts for values that are all NULL, at any level."""
+    if pa.types.is_null(arrow):
+        return pa.utf8()
+    if pa.types.is_list(arrow):
+        return pa.list_(with_texts(arrow.value_type))
+    if pa.types.is_large_list(arrow):
+        return pa.large_list(with_texts(arrow.value_type))
+    if pa.types.is_fixed_size_list(arrow):
+        return pa.list_(with_texts(arrow.value_type), arrow.list_size)
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(with_texts(field.type)) for field in arrow])
+    return arrow
 
 
 def what_to_do(arrow: pa.DataType) -> str:

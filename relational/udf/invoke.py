@@ -15,8 +15,8 @@ An aggregate with a state has no such handler, but `accumulate(states, groups, â
 and `finish(states)`: states come as an array of the declared type, and go so.
 
 Without an argument, a handler is given the number of rows. A row-wise one is called for each row with Python values,
-and answers with a value or with the rows, tuples or dicts if they have several columns; one of an aggregate for each
-group, with lists.
+and answers with a value or with the rows: tuples or dicts if they have several columns, values or tuples of one if they
+have a single one; one of an aggregate for each group, with lists.
 """
 
 from __future__ import annotations
@@ -229,11 +229,23 @@ def _columns(answer: Any, names: Sequence[str]) -> list[pa.Array | pa.ChunkedArr
 def _row_wise_results(function: UserFunction, found: list[Any]) -> pa.Array:
     """Rows, or values, as an array of `function.returns`."""
     names = [field.name for field in function.returns.fields]
+    if function.column or not names:
+        found = [each[0] if _is_row_of_value(each, function.returns) else each for each in found]
     if names:
         if not all(isinstance(each, Mapping) or _is_row(each, len(names)) for each in found):
             raise WrongAnswer(f"a row of {function.result} is a tuple of {len(names)} values")
         found = [each if isinstance(each, Mapping) else dict(zip(names, each, strict=True)) for each in found]
     return _typed(pa.array(found, plain_type(function.returns)), function.returns)
+
+
+def _is_row_of_value(found: Any, data_type: DataType) -> bool:
+    """Whether it is a row of one value, and not by itself a value of the type."""
+    if not isinstance(found, tuple) or len(found) != 1:
+        return False
+    if data_type.fields:
+        return len(data_type.fields) > 1 or isinstance(found[0], Mapping)
+    element = data_type.element
+    return element is None or (not element.is_nested and isinstance(found[0], tuple | list))
 
 
 def _is_row(found: Any, width: int) -> bool:

@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from hummock.base.closing import ClosedAtExit
 from relational.chunk import Column, DataChunk, StreamChunk
-from relational.chunk.arrow_import import cast_array
+from relational.chunk.arrow_import import cast_values
+from relational.errors import InvalidValue
 from relational.expr.comparisons import Comparison
 from relational.types import Field, Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitNames, SplitReader, Start, StartKind
@@ -253,11 +254,12 @@ class ArrowStreamReader(SplitReader):
             has = "no column" if not count else "several columns"
             names = ", ".join(rows.schema.names)[:500]
             raise ConnectorError(NAME, f"a batch of {self._stream.name!r} has {has} {field.name!r}; it has {names}")
-        array, wanted = rows.column(field.name), field.data_type.arrow
+        array = rows.column(field.name)
         try:
-            return Column(array if array.type == wanted else cast_array(array, wanted))
-        except (pa.ArrowException, NotImplementedError) as error:
-            fault = f"column {field.name!r} of {self._stream.name!r} is {array.type}, not {field.data_type}: {error}"
+            return Column(cast_values(array, field.data_type))
+        except (pa.ArrowException, NotImplementedError, InvalidValue) as error:
+            reason = error.reason if isinstance(error, InvalidValue) else error
+            fault = f"column {field.name!r} of {self._stream.name!r} is {array.type}, not {field.data_type}: {reason}"
             raise ConnectorError(NAME, fault) from error
 
 

@@ -1,6 +1,7 @@
 """CSV files as sources: `WITH (connector = 'csv', path = …)`.
 
-    header     true: the first record of each file has the names of its columns; false: they are the source's, in order
+    header     true: the first record of each file has the names of its columns, and one without a name is called by its
+               position, from column0 on; false: they are the source's, in order
     delimiter  of values, one ASCII character; ','
     quote      of values that contain delimiters, line ends or quotes, which are doubled in them; '"'; empty: none
     escape     takes away the meaning of the character behind it; empty: none
@@ -105,6 +106,11 @@ class CsvFormat(RecordFormat):
                 raise ValueError(f"no number, or out of range, for {field.data_type}")
 
 
+def named_columns(header: Sequence[str]) -> list[str]:
+    """The names of the columns of a header."""
+    return [name or f"column{position}" for position, name in enumerate(header)]
+
+
 def parse_options(delimiter: str, quote: str, escape: str) -> pyarrow.csv.ParseOptions:
     """pyarrow's name for them; an empty text is no character."""
     return pyarrow.csv.ParseOptions(
@@ -186,4 +192,4 @@ class CsvFilesConnector(FileConnector):
         if not header.strip():
             return []
         found = pyarrow.csv.read_csv(pa.BufferReader(header + b"\n"), read, parse_options(**self.form), texts)
-        return [str(column[0].as_py()) for column in found.columns]
+        return named_columns([str(column[0].as_py()) for column in found.columns])

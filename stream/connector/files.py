@@ -3,8 +3,8 @@
 `path` is an absolute path, or a URL of an object store such as `s3://bucket/bids`, of a directory or of one file. Each
 file is a split, named by its file name; a directory's files are those with the suffixes of the format, but for names
 that begin with a dot. Only the columns that a job needs are read; values whose types differ from those of the source
-are cast, others are passed on as they are. Files must not change while they are read, and are complete when they get
-their names.
+are cast, others are passed on as they are; times in nanoseconds are truncated to microseconds. Files must not change
+while they are read, and are complete when they get their names.
 
 This module has what the formats share, and the reader of files that consist of groups of rows: record batches of Arrow,
 row groups of Parquet. The offset of such a split is "<group>:<row>".
@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from relational.chunk import Column, DataChunk, StreamChunk
-from relational.chunk.arrow_import import cast_array
+from relational.chunk.arrow_import import cast_values
+from relational.errors import InvalidValue
 from relational.expr.comparisons import Comparison
 from relational.types import Schema
 from stream.connector.base import Connector, SplitEnumerator, SplitReader, Start, StartKind
@@ -60,11 +61,11 @@ class FileConnector(Connector):
     def column_of(self, array: pa.Array, column: int, where: str) -> Column:
         """The values of a column of the schema in its type. ConnectorError if they cannot be cast."""
         field = self.schema[column]
-        wanted = field.data_type.arrow
         try:
-            return Column(array if array.type == wanted else cast_array(array, wanted))
-        except (pa.ArrowException, NotImplementedError) as error:
-            message = f"column {field.name!r} of {where} is {array.type}, not {field.data_type}: {error}"
+            return Column(cast_values(array, field.data_type))
+        except (pa.ArrowException, NotImplementedError, InvalidValue) as error:
+            reason = error.reason if isinstance(error, InvalidValue) else error
+            message = f"column {field.name!r} of {where} is {array.type}, not {field.data_type}: {reason}"
             raise ConnectorError(self.name, message) from error
 
 

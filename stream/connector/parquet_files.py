@@ -20,8 +20,8 @@ BATCH_ROWS = 65_536
 
 
 class ParquetFile(GroupedFile):
-    """REQUIRES that names of columns contain no dots, which separate the fields of a struct. `is_remote`: ranges that
-    lie close together are read at once."""
+    """`is_remote`: ranges that lie close together are read at once. What is read may have more columns than are wanted:
+    pyarrow takes `a.b` for a field of a struct, too."""
 
     def __init__(self, source: pa.NativeFile, *, is_remote: bool) -> None:
         self._file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=is_remote)
@@ -41,8 +41,7 @@ class ParquetFile(GroupedFile):
 
     def may_have(self, group: int, name: str, comparison: Comparison) -> bool:
         if self._leaves is None:
-            schema = self._file.metadata.schema
-            self._leaves = {schema.column(leaf).path: leaf for leaf in range(len(schema))}
+            self._leaves = _flat_columns(self.fields)
         leaf = self._leaves.get(name)
         if leaf is None:
             return True
@@ -60,6 +59,29 @@ class ParquetFile(GroupedFile):
             return not comparison.excludes(*bounds)
         except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
             return True
+
+
+def _flat_columns(fields: pa.Schema) -> dict[str, int]:
+    """The numbers of the columns without parts, among the leaves of all columns."""
+    found, leaf = {}, 0
+    for field in fields:
+        if not _parts(field.type):
+            found[field.name] = leaf
+        leaf += _leaf_count(field.type)
+    return found
+
+
+def _leaf_count(arrow: pa.DataType) -> int:
+    return sum(map(_leaf_count, _parts(arrow))) if _parts(arrow) else 1
+
+
+def _parts(arrow: pa.DataType) -> list[pa.DataType]:
+    """The types of the values that a value consists of."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _parts(arrow.storage_type)
+    if pa.types.is_map(arrow):
+        return [arrow.key_type, arrow.item_type]
+    return [arrow.field(at).type for at in range(arrow.num_fields)]
 
 
 def _converted(bound: Any, stored: pa.DataType, wanted: pa.DataType) -> Any:

@@ -1,7 +1,8 @@
 """Tables that are described by a schema or by rows: the columns of `create_table`, and the rows that come with them.
 
 A schema is Arrow's, or any object that exports one, or `relational.Schema`. Rows are a frame of pandas or Polars, or
-any other object that exports Arrow columns. Of the index of a pandas frame the levels that have a name are columns.
+any other object that exports Arrow columns. Of the index of a pandas frame the levels that have a name are columns. A
+column without any value, which has no type, is one of texts.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from relational.chunk.arrow_import import check_frame
 from relational.errors import BindError, shortened
 from relational.types import DataType, Schema
+from relational.types.arrow_types import with_texts
 from stream.session.rows import is_lazy
 
 Columns = Mapping[str, str | DataType]
+OTHERWISE = "or leave the column out"
 UNNAMED_LEVEL = "__index_level_"
 """What pandas calls an index without a name."""
 
@@ -52,14 +56,21 @@ def columns_and_rows(given: Any) -> tuple[Columns, pa.Table | None]:
         given = given.collect()
     try:
         if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+            check_frame(given)
             rows = _without_unnamed_index(pa.table(given))
-            return _by_name(_schema(rows.schema)), rows.replace_schema_metadata()
+            wanted = _with_texts(rows.schema)
+            rows = rows.replace_schema_metadata() if wanted.equals(rows.schema) else rows.cast(wanted)
+            return _by_name(_schema(rows.schema)), rows
         if hasattr(given, "__arrow_c_schema__"):
-            return _by_name(_schema(pa.schema(given))), None
+            return _by_name(_schema(_with_texts(pa.schema(given)))), None
     except pa.ArrowException as error:
-        raise BindError(shortened(str(error), 1_000)) from error
+        raise BindError(f"{shortened(str(error), 1_000)}; convert the column, {OTHERWISE}") from error
     kind = type(given).__name__
     raise BindError(f"columns are a mapping of names to types, a schema, or a frame with its rows, not {kind}")
+
+
+def _with_texts(arrow: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(with_texts(field.type)) for field in arrow])
 
 
 def _schema(arrow: pa.Schema) -> Schema:
@@ -68,7 +79,7 @@ def _schema(arrow: pa.Schema) -> Schema:
         try:
             DataType.from_arrow(field.type)
         except BindError as error:
-            raise BindError(f"column {field.name!r}: {error.message}") from error
+            raise BindError(f"column {field.name!r}: {error.message}, {OTHERWISE}") from error
     return Schema.from_arrow(arrow)
 
 

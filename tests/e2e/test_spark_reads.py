@@ -99,17 +99,20 @@ def test_a_table_that_was_closed_is_scanned_no_more(spark, shop):
         scan(spark, table)
 
 
-def test_types_that_spark_has_arrive_as_they_are_and_others_are_named(spark, shop):
+def test_types_that_spark_has_arrive_as_they_are_others_as_texts_or_are_named(spark, shop):
     shop.session.sql("CREATE TABLE kinds (k INT PRIMARY KEY, n NUMERIC(20, 4), at TIMESTAMP, day DATE, yes BOOLEAN, "
-                     "small SMALLINT, f REAL, raw BYTEA, doc JSONB, pause INTERVAL)")
+                     "small SMALLINT, f REAL, raw BYTEA, doc JSONB, pause INTERVAL, pauses INTERVAL[])")
     shop.session.sql("INSERT INTO kinds VALUES (1, 1234.5678, TIMESTAMP '2024-02-03 04:05:06', DATE '2024-02-03', "
-                     "true, 7, 0.5, NULL, '{\"a\": 1}', INTERVAL '1 day')")
+                     "true, 7, 0.5, NULL, '{\"a\": 1}', INTERVAL '1 month 1 day', NULL)")
     shop.session.flush()
     with PinnedTable(shop.url, "kinds") as table:
-        known = [name for name in table.catalog.schema.names if name != "pause"]
+        known = [name for name in table.catalog.schema.names if name != "pauses"]
         expected = shop.session.sql(f"SELECT {', '.join(known)} FROM kinds").to_arrow().to_pylist()
+        expected[0]["pause"] = "1 mon 1 day"
         assert [row.asDict() for row in scan(spark, table, columns=known).collect()] == expected
-        with pytest.raises(BindError, match="pause"):
+        (found,) = scan(spark, table, columns=["pause"], where="pause > INTERVAL '30 days'").collect()
+        assert found.pause == "1 mon 1 day"
+        with pytest.raises(BindError, match="'pauses'"):
             scan(spark, table)
 
 

@@ -1,12 +1,16 @@
 """What results look like, and what other libraries make of them."""
 
+import datetime as dt
+
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from relational import col
+from relational.errors import InvalidValue
 from relational.result import COUNTED_ROWS, DISPLAY_ROWS, ResultSet
+from relational.types.arrow_types import JSONB_ARROW
 from tests.support.drivers.batch_session import BatchSession
 
 ROWS = [(1, "one"), (2, None), (3, "NULL")]
@@ -187,6 +191,28 @@ def test_frames(result):
     assert result.pl().equals(pl.from_arrow(expected)) and pl.DataFrame(result).equals(pl.from_arrow(expected))
     assert pa.RecordBatchReader.from_stream(result).read_all().equals(expected)
     assert isinstance(result.df(), pd.DataFrame)
+
+
+def test_polars_gets_durations_and_texts():
+    interval, days = pa.month_day_nano_interval(), [pa.MonthDayNano([0, -1, 3_000_000_000]), None]
+    month = pa.MonthDayNano([1, 0, 0])
+    document = pa.array(['{"a":1}', None]).cast(pa.utf8())
+    jsonb = pa.ExtensionArray.from_storage(JSONB_ARROW, document)
+    table = pa.table({
+        "i": pa.array([month, *days], interval).slice(1), "j": jsonb, "s": pa.StructArray.from_arrays([jsonb], ["j"]),
+        "l": pa.array([[month], days, None], pa.list_(interval)).slice(1), "n": pa.array([1, 2]),
+    })
+    found = ResultSet(table).pl()
+    assert found.schema == {
+        "i": pl.Duration("us"), "j": pl.String, "s": pl.Struct({"j": pl.String}), "l": pl.List(pl.Duration("us")),
+        "n": pl.Int64}
+    span = dt.timedelta(days=-1, seconds=3)
+    assert found.rows() == [(span, '{"a":1}', {"j": '{"a":1}'}, [span, None], 1), (None, None, {"j": None}, None, 2)]
+    assert found["j"].str.json_decode(pl.Struct({"a": pl.Int64})).to_list()[0] == {"a": 1}
+    assert ResultSet(table.slice(0, 0)).pl().schema == found.schema
+    for wrong in (month, pa.MonthDayNano([0, 2**31 - 1, 0])):
+        with pytest.raises(InvalidValue, match=r"column 'i': a Duration of Polars .*CAST it AS VARCHAR"):
+            ResultSet(pa.table({"i": pa.array([wrong])})).pl()
 
 
 def test_a_requested_schema_is_that_of_the_stream(result):

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import random
+import uuid
 from decimal import Decimal
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from relational.chunk import Column, DataChunk, mask_of
-from relational.errors import BindError, EncodingError
+from relational.errors import BindError, EncodingError, InvalidValue
 from relational.types import DataType, Interval
 from tests.support.drivers.seeds import run_seed
 
@@ -105,3 +106,39 @@ def test_every_row_null_and_no_row_at_all():
     for data_type, _ in SAMPLES:
         assert Column.nulls(data_type, 3).to_pylist() == [None] * 3
         assert Column.from_pylist([], data_type).to_pylist() == []
+
+
+def test_json_values_are_texts_or_dicts_and_lists():
+    deep: list = []
+    for _ in range(5_000):
+        deep = [deep]
+    given = [{"b": [1.5, "ü", None, True], "a": {}}, [1, 2], '"x"', None]
+    assert Column.from_pylist(given, DataType.JSONB).to_pylist() == [
+        '{"a":{},"b":[1.5,"ü",null,true]}', "[1,2]", '"x"', None]
+    assert Column.from_pylist([[{"x": 1}, "[]"]], DataType.parse("jsonb[]")).to_pylist() == [['{"x":1}', "[]"]]
+    for wrong in ({"a": float("nan")}, {"a": object()}, {"a": "\ud800"}, {(1, 2): 3}, 5, (1, 2), deep):
+        with pytest.raises(InvalidValue, match=r"row 1: .* is not a value of JSONB"):
+            Column.from_pylist(["{}", wrong], DataType.JSONB)
+
+
+def test_durations_are_intervals_of_days_and_microseconds():
+    day = 86_400
+    for unit, second in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+        spans = pa.array([7, day * second + second, -second, None], pa.duration(unit)).slice(1)
+        column = Column(spans)
+        assert column.data_type == DataType.INTERVAL
+        assert column.to_pylist() == [Interval(0, 1, 10**6), Interval(0, -1, (day - 1) * 10**6), None]
+        rows = [None if each is None else each for each in spans.cast(pa.duration("us")).to_pylist()]
+        assert Column.from_pylist(rows, DataType.INTERVAL).to_pylist() == column.to_pylist()
+    assert Column(pa.array([1_999, -1], pa.duration("ns"))).to_pylist() == [
+        Interval(0, 0, 1), Interval(0, -1, day * 10**6 - 1)]
+    assert Column(pa.array([], pa.duration("s"))).to_pylist() == []
+    with pytest.raises(InvalidValue, match="row 1: an INTERVAL has at most"):
+        Column(pa.array([0, 2**31 * day, 1], pa.duration("s")))
+
+
+def test_uuids_are_their_texts():
+    keys = [uuid.UUID(int=5), None, uuid.UUID(int=2**128 - 1)]
+    column = Column(pa.array(keys, pa.uuid()).slice(1))
+    assert column.data_type == DataType.VARCHAR
+    assert column.to_pylist() == [None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]

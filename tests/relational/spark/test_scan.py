@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import stream
+from hummock.errors import StoreNotFound
 from relational.spark import scan
 from relational.spark.pinned_table import PinnedTable
 from relational.spark.read_spec import ReadSpec, read_batches
@@ -44,3 +45,23 @@ def test_no_row_is_parted(tmp_path, monkeypatch, options):
                  for row in pa.Table.from_batches([batch]).to_pylist()]
     wanted = [row if row[1] % 7 else (*row[:5], 5, *row[6:]) for row in kept.values()]
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+def test_intervals_are_texts(tmp_path):
+    url = f"file://{tmp_path}/store"
+    with stream.connect(url, create=True, barrier_interval_ms=3_600_000) as session:
+        session.sql("CREATE TABLE t (k INT PRIMARY KEY, i INTERVAL)")
+        session.sql("INSERT INTO t VALUES (1, INTERVAL '1 month 2 days 3 seconds'), (2, NULL)")
+        session.flush()
+    with PinnedTable(url, "t") as table:
+        for since in (None, 0):
+            (part,) = scan.plan(table, [table.key_range], 1)
+            (spec,) = scan.specs_of(table, (0, 1), [part], table.epoch, since)
+            rows = [row for batch in read_batches(ReadSpec.from_bytes(spec)) for row in batch.to_pylist()]
+            assert {row["k"]: row["i"] for row in rows} == {1: "1 mon 2 days 00:00:03", 2: None}
+
+
+def test_a_place_without_a_store_stays_as_it_is(tmp_path):
+    with pytest.raises(StoreNotFound):
+        PinnedTable(f"file://{tmp_path}/nothing/here", "t")
+    assert not list(tmp_path.iterdir())

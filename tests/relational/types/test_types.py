@@ -83,6 +83,8 @@ def test_a_spelling_that_names_no_type_is_a_bind_error(text):
         (pa.binary(8), DataType.BYTEA),
         (pa.binary_view(), DataType.BYTEA),
         (pa.json_(), DataType.JSONB),
+        (pa.uuid(), DataType.VARCHAR),
+        (pa.duration("ns"), DataType.INTERVAL),
         (pa.list_(pa.int64(), 3), DataType.parse("bigint[]")),
         (pa.map_(pa.utf8(), pa.list_view(pa.int8())), DataType.parse("struct<key text, value smallint[]>[]")),
     ],
@@ -103,8 +105,7 @@ def test_composed_types_survive_the_trip_through_arrow_and_through_text(data_typ
     ("arrow", "advice"),
     [
         (pa.null(), "null: cast"),
-        (pa.list_(pa.duration("s")), "int64"),
-        (pa.uuid(), "storage"),
+        (pa.list_(pa.bool8()), "storage"),
         (pa.decimal256(60, 2), "38 digits"),
         (pa.decimal128(10, -2), "scale"),
         (pa.struct([]), "one field"),
@@ -190,4 +191,4 @@ def test_every_arrow_type_has_a_sql_type_or_an_error_that_says_what_to_do():
         else:
             assert Column(pa.nulls(2, arrow)).array.type == data_type.arrow
             assert DataType.from_arrow(pa.list_(arrow)) == DataType.list_of(data_type)
-    assert len(refused) == 7, refused
+    assert len(refused) == 5, refused

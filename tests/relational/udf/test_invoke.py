@@ -139,3 +139,18 @@ def test_rows_of_a_row_wise_table_function_are_tuples():
     with pytest.raises(WrongAnswer, match="a tuple of 2 values"):
         table_results(wrong, [pa.array([1])], 1)
     assert len(table_results(wrong, [pa.array([], pa.int64())], 0)[1]) == 0
+
+
+@pytest.mark.parametrize(("returns", "rows", "expected"), [
+    (BIGINT, "[(a,), a + 1, (None,)]", [1, 2, None]),
+    (DataType.list_of(BIGINT), "[([a, 2],), [a], (a,)]", [[1, 2], [1], [1]]),
+    (DataType.list_of(DataType.list_of(BIGINT)), "[([a],), [[a], [2]]]", [[[1]], [[1], [2]]]),
+    (PAIR, "[({'n': a, 't': 'x'},), (a, 'x'), {'n': a, 't': 'x'}, ((a, 'x'),)]", [{"n": 1, "t": "x"}] * 4),
+    (DataType.struct([Field("n", BIGINT)]), "[({'n': a},), (a,), {'n': a}]", [{"n": 1}] * 3),
+], ids=str)
+def test_rows_of_a_single_column_are_values_or_tuples_of_one(returns, rows, expected):
+    for name in {"k", *(() if returns.fields else ("",))}:
+        source = f"def f(a): return {rows}"
+        made = function(source, [BIGINT], returns, FunctionKind.TABLE, is_row_wise=True, column=name)
+        owners, results = table_results(made, [pa.array([1])], 1)
+        assert results.to_pylist() == expected and owners.tolist() == [0] * len(expected)

@@ -172,10 +172,6 @@ def test_errors_name_the_file_the_record_and_the_column(
 
 
 def test_columns_that_cannot_be_told_apart_are_refused(db: stream.Session, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"a.b": [1], "c": [2]}), path)
-    with pytest.raises(ConnectorError, match="dots"):
-        db.read_parquet(path)
     (tmp_path / "t.csv").write_text("a,a\n1,2\n")
     with pytest.raises(ConnectorError, match="two columns are called 'a'"):
         db.read_csv(tmp_path / "t.csv")

@@ -271,6 +271,21 @@ def test_values_of_all_common_types_arrive_as_they_are(pipeline):
         assert found.to_pydict() == rows.to_pydict()
 
 
+def test_intervals_arrive_if_they_have_no_months(pipeline):
+    days = pipeline.spark.sql("SELECT 1L AS id, INTERVAL '-1 10:00:00' DAY TO SECOND AS i")
+    with pipeline.session() as session:
+        session.sql("CREATE TABLE spans (id BIGINT PRIMARY KEY, i INTERVAL)")
+        written(days, pipeline, table="spans")
+        session.bulk_load(days.selectExpr("id + 1 AS id", "i"), "spans")
+        found = session.query("SELECT id, i = INTERVAL '-34 hours' FROM spans ORDER BY id")
+        assert found.fetchall() == [(1, True), (2, True)]
+        months = pipeline.spark.sql("SELECT 3L AS id, INTERVAL '1-2' YEAR TO MONTH AS i")
+        with pytest.raises(Exception, match="column 'i' is interval year to month"):
+            written(months, pipeline, table="spans")
+        with pytest.raises(Exception, match="column 'i' is interval year to month"):
+            session.bulk_load(months, "spans")
+
+
 def test_nobody_serves(pipeline):
     pipeline.created().close()
     pipeline.add(5)
