@@ -139,7 +139,8 @@ class StreamOptions:
     """Rows of a WITH RECURSIVE in a query, in all rounds together; they are in memory."""
     detached_creation_bytes: int = 32 << 20
     """Stored bytes of its tables from which on a view is created apart from the graph, whose barriers then do not wait
-    for it; a view over less is ready sooner within it."""
+    for it; a view over less is ready sooner within it. A 4,096th of it counts where a row may have many partners in a
+    join."""
     failed_job_history_ms: int = 3_600_000
     """How long the changes that a failed job has not read are kept; a later RESUME rebuilds the job."""
     driver_rows: int = 30_000

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from hummock.meta.store.base import MetaOperations
 from relational.catalog.alter import column_index, with_column_name, with_ttl, without_column
+from relational.catalog.followers import NO_FOLLOWERS, Followers, names_of
 from relational.catalog.functions import FunctionCatalog, callers, delete_functions, functions_of
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
@@ -40,11 +41,13 @@ _RENAMED = (TableKind.TABLE, TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableK
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """The dropped objects (tables, views and indexes, readers first) with their state tables; and the operations."""
+    """The dropped objects (tables, views and indexes, readers first) with their state tables; the operations; and the
+    followers that go with the objects."""
 
     dropped: tuple[TableCatalog, ...]
     states: tuple[TableCatalog, ...]
     operations: MetaOperations
+    followers: tuple[str, ...] = ()
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -251,29 +254,36 @@ def drop_column(
     return altered, DropPlan(plan.dropped, plan.states, plan.operations + alter_table(snapshot, altered))
 
 
-def drop_table(snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False) -> DropPlan:
-    """Drops a table, view or index, and the indexes of a table. DependencyError naming its other readers, unless
-    `cascade`, which drops them too.
+def drop_table(
+    snapshot: CatalogSnapshot, table: TableCatalog, *, cascade: bool = False, followers: Followers = NO_FOLLOWERS
+) -> DropPlan:
+    """Drops a table, view or index, and the indexes of a table. DependencyError naming its other readers and its
+    followers, unless `cascade`, which drops them too.
     """
     dropped = snapshot.with_dependents((table,))
     own = (table, *(each for each in snapshot.dependents(table.id) if each.kind is TableKind.INDEX))
     readers = {each.id: each for mine in own for each in snapshot.dependents(mine.id) if each not in own}
-    if readers and not cascade:
+    following = [f"subscription {name}" for name in names_of(followers, own)]
+    if (readers or following) and not cascade:
         verb = "read or written" if snapshot.writers(table.id) else "read"
         raise _needed(
             snapshot, table.name, f"{table.kind} {table.name!r} is {verb} by", readers.values(),
-            "; DROP … CASCADE drops them too",
+            "; DROP … CASCADE drops them too", following,
         )
     return _dropping(snapshot, dropped)
 
 
 def replace_table(
-    snapshot: CatalogSnapshot, old: TableCatalog, table: TableCatalog, internals: Iterable[TableCatalog] = ()
+    snapshot: CatalogSnapshot,
+    old: TableCatalog,
+    table: TableCatalog,
+    internals: Iterable[TableCatalog] = (),
+    followers: Followers = NO_FOLLOWERS,
 ) -> DropPlan:
-    """Replaces a table by another of the same name. DependencyError if the old one has readers."""
+    """Replaces a table by another of the same name. DependencyError if the old one has readers or followers."""
     if (old.schema_id, old.name) != (table.schema_id, table.name):
         raise CatalogError(f"{table.name!r} cannot come in the place of {old.name!r}", name=table.name)
-    plan = drop_table(snapshot, old)
+    plan = drop_table(snapshot, old, followers=followers)
     name = table_name_key(old.schema_id, old.name)
     put = {table_key(each.id): encode(each) for each in (table, *internals)}
     require = {**plan.operations.require, **dict.fromkeys(put), name: snapshot.rows[name]}
@@ -283,10 +293,16 @@ def replace_table(
 
 
 def _needed(
-    snapshot: CatalogSnapshot, name: str, needed: str, users: Iterable[TableCatalog], rest: str
+    snapshot: CatalogSnapshot,
+    name: str,
+    needed: str,
+    users: Iterable[TableCatalog],
+    rest: str,
+    others: Sequence[str] = (),
 ) -> DependencyError:
-    """The refusal to change the object `name`: what is `needed`, the names of its `users`, the rest of the text."""
-    names = snapshot.show(users)
+    """The refusal to change the object `name`: what is `needed`, the names of its `users` and of `others`, the rest of
+    the text."""
+    names = [*snapshot.show(users), *others]
     return DependencyError(f"{needed} {', '.join(names)}{rest}", name=name, dependents=names)
 
 

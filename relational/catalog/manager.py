@@ -23,6 +23,7 @@ from hummock.meta.store.base import NONE, MetaOperations, MetaStore
 from hummock.metrics import Metrics
 from relational.catalog import ddl_plan as planning
 from relational.catalog.ddl_plan import DropPlan
+from relational.catalog.followers import NO_FOLLOWERS, Followers, followers_of, forget_followers, names_of
 from relational.catalog.functions import FunctionCatalog, next_version, put_function, running_functions
 from relational.catalog.job_failure import JobFailure
 from relational.catalog.job_record import JobRecord
@@ -297,19 +298,21 @@ class CatalogManager:
         """The next version of a table and the drops with its column. NotFound, DependencyError, CatalogError."""
         snapshot = self._snapshot
         altered, plan = planning.drop_column(snapshot, table_id, column, cascade=cascade)
-        return altered, self._next_plan(snapshot, plan)
+        return altered, self._next_plan(snapshot, plan, followers_of(self._store))
 
     def plan_drop(self, name: str | ObjectName, *, cascade: bool = False) -> DropPlan:
         """The drops of a table, view or index. NotFound, DependencyError."""
-        table, snapshot = self.resolve(name), self._snapshot
-        return self._next_plan(snapshot, planning.drop_table(snapshot, table, cascade=cascade))
+        table, snapshot, followers = self.resolve(name), self._snapshot, followers_of(self._store)
+        plan = planning.drop_table(snapshot, table, cascade=cascade, followers=followers)
+        return self._next_plan(snapshot, plan, followers)
 
     def plan_replace(self, table_id: int, table: TableCatalog, internals: Iterable[TableCatalog] = ()) -> DropPlan:
         """The drops when `table` replaces the table `table_id`: `table` has the same name and a new id. NotFound,
         DependencyError.
         """
-        snapshot = self._snapshot
-        return self._next_plan(snapshot, planning.replace_table(snapshot, snapshot.get(table_id), table, internals))
+        snapshot, followers = self._snapshot, followers_of(self._store)
+        plan = planning.replace_table(snapshot, snapshot.get(table_id), table, internals, followers)
+        return self._next_plan(snapshot, plan)
 
     def plan_create_function(
         self, draft: FunctionCatalog, *, replaces: bool = False
@@ -328,7 +331,8 @@ class CatalogManager:
         function = snapshot.functions.get(function_id)
         if function is None:
             raise NotFound("the function was dropped meanwhile", name=str(function_id))
-        return self._next_plan(snapshot, planning.drop_function(snapshot, function, cascade=cascade))
+        plan = planning.drop_function(snapshot, function, cascade=cascade)
+        return self._next_plan(snapshot, plan, followers_of(self._store))
 
     def plan_create_schema(self, name: str, database: str = DEFAULT_DATABASE) -> tuple[SchemaCatalog, MetaOperations]:
         """A new schema and the operations that create it. Duplicate, NotFound."""
@@ -341,7 +345,8 @@ class CatalogManager:
     def plan_drop_schema(self, name: str, database: str = DEFAULT_DATABASE, *, cascade: bool = False) -> DropPlan:
         """The drops of a schema. NotFound, DependencyError, CatalogError."""
         schema, snapshot = self.resolve_schema(name, database), self._snapshot
-        return self._next_plan(snapshot, planning.drop_schema(snapshot, schema, cascade=cascade))
+        plan = planning.drop_schema(snapshot, schema, cascade=cascade)
+        return self._next_plan(snapshot, plan, followers_of(self._store))
 
     def plan_create_database(self, name: str) -> tuple[DatabaseCatalog, MetaOperations]:
         """A new database with its `public` schema, and the operations that create it. Duplicate."""
@@ -373,8 +378,13 @@ class CatalogManager:
         self.apply(plan.operations)
         return plan.dropped
 
-    def _next_plan(self, snapshot: CatalogSnapshot, plan: DropPlan) -> DropPlan:
-        return replace(plan, operations=self._as_next(snapshot, plan.operations))
+    def _next_plan(
+        self, snapshot: CatalogSnapshot, plan: DropPlan, followers: Followers = NO_FOLLOWERS
+    ) -> DropPlan:
+        """The plan that also drops those `followers` that are of dropped objects."""
+        gone = names_of(followers, plan.dropped)
+        operations = self._as_next(snapshot, plan.operations + forget_followers(gone))
+        return replace(plan, operations=operations, followers=gone)
 
     def _as_next(self, snapshot: CatalogSnapshot, operations: MetaOperations) -> MetaOperations:
         """The operations, committed as the version after the one they were planned on."""

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from hummock.epoch import Epoch
 from hummock.errors import HummockError
 from hummock.loaded_files import LoadedFiles
+from hummock.meta.records import lease_key
 from hummock.meta.store.base import NONE, MetaOperations
 from relational.catalog.alter import with_column
 from relational.catalog.ddl_plan import DropPlan
+from relational.catalog.followers import NODE
 from relational.catalog.functions import FunctionCatalog
 from relational.catalog.manager import CatalogManager
 from relational.catalog.names import DEFAULT_DATABASE, ObjectName
@@ -34,7 +36,7 @@ from stream.message import Mutation, SkippedRows
 from stream.meta.barrier_manager import BarrierManager
 from stream.meta.barrier_schedule import Command, JobChange
 from stream.meta.creations import Creations
-from stream.meta.detached_creations import DetachedCreations, is_detachable
+from stream.meta.detached_creations import DetachedCreations, is_detachable, multiplies_rows
 from stream.meta.job_failures import JobFailures
 from stream.meta.job_planner import JobPlanner
 from stream.meta.schedule import Beginning, Job
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 
 
 class Ddl:
-    """Thread safe. Names are text, one name of `public`, or ObjectName. `is_large(table_ids)`: whether a view over
-    these tables is created apart from the graph."""
+    """Thread safe. Names are text, one name of `public`, or ObjectName. `is_large(table_ids,
+    multiplies)`: whether a view over these tables, whose joins may give many rows for each of theirs or not, is created
+    apart from the graph."""
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class Ddl:
         failures: JobFailures,
         creations: Creations,
         detached: DetachedCreations,
-        is_large: Callable[[Sequence[int]], bool],
+        is_large: Callable[[Sequence[int], bool], bool],
     ) -> None:
         self._catalog = catalog
         self._planner = planner
@@ -445,7 +448,7 @@ class Ddl:
         barrier too, so that it is set aside if it cannot store what it reads first; the call returns after the next
         commit, which holds where it began to read."""
         is_creating = bool(job.plan.scans) and loaded_at is None
-        if is_creating and is_detachable(job.plan) and self._is_large(table.inputs):
+        if is_creating and is_detachable(job.plan) and self._is_large(table.inputs, multiplies_rows(job.plan)):
             return self._create_detached(table, job, parallelism)
         has_source = bool(job.plan.sources)
         record = self._planner.record_of(job, parallelism)
@@ -492,10 +495,12 @@ class Ddl:
         return altered
 
     def _execute_drop(self, plan: DropPlan, prepare: Callable[[], Mutation | None]) -> None:
-        """What is being created apart from the graph, and is dropped, commits nothing any more."""
+        """What is being created apart from the graph, and is dropped, commits nothing any more. Dropped followers keep
+        no epoch readable any more."""
+        leases = MetaOperations(delete=tuple(lease_key(NODE + name) for name in plan.followers))
         self._detached.suspend(plan.jobs)
         try:
-            self._execute(prepare, JobChange(plan.operations, dropped_tables=plan.stored))
+            self._execute(prepare, JobChange(plan.operations + leases, dropped_tables=plan.stored))
         except BaseException:
             self._detached.begin(plan.jobs)
             raise

@@ -1,4 +1,5 @@
-"""DetachedCreations: views over large tables are created apart from the graph, whose barriers do not wait for them.
+"""DetachedCreations: views over large tables, and joins whose rows may have many partners each, are created apart from
+the graph, whose barriers do not wait for them.
 
 The actors of such a job are run by a worker of their own. They read the tables at committed epochs, which stay pinned,
 between barriers of their own; each of these ends a piece of the work, whose files are built beside the next piece and
@@ -33,7 +34,7 @@ from hummock.meta.store.base import NONE, MetaOperations
 from stream.errors import SessionClosed, StreamError
 from stream.message import Add, Barrier, Stop
 from stream.meta.barrier_schedule import Command, JobChange
-from stream.plan.stream_plan import MaterializeNode
+from stream.plan.stream_plan import HashJoinNode, MaterializeNode
 from stream.protocol import CollectedEpoch
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def is_detachable(plan: StreamPlan) -> bool:
         and all(scan.progress is not None for scan in scans)
         and not any(table.ttl_ms for table in (plan.root.table, *plan.state_tables))
     )
+
+
+def multiplies_rows(plan: StreamPlan) -> bool:
+    """Whether a row may have many partners in a join: by columns that are unique in neither input."""
+    return any(isinstance(node, HashJoinNode) and not _has_unique_side(node) for node in plan.root.walk())
+
+
+def _has_unique_side(join: HashJoinNode) -> bool:
+    sides = zip(join.inputs, zip(*join.keys, strict=True), strict=True)
+    return any(side.stream_key is not None and set(side.stream_key) <= set(key) for side, key in sides)
 
 
 class _Phase(Enum):

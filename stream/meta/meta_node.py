@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from relational.catalog.snapshot import CatalogSnapshot
     from stream.plan.stream_plan import StreamPlan
 
+MULTIPLIED_SHARE = 4_096
+"""A view whose joins may give many rows for one takes as long as one over so many times the rows."""
+
 
 class HummockCommitter:
     """Commits through the HummockManager, as the writer of `session`. `of_statements(epoch)`: the operations that the
@@ -139,7 +142,9 @@ class MetaNode:
             self.failures,
             self.creations,
             self._detached,
-            lambda table_ids: bytes_of(table_ids) >= options.detached_creation_bytes,
+            lambda table_ids, multiplies: (
+                bytes_of(table_ids) >= options.detached_creation_bytes // (MULTIPLIED_SHARE if multiplies else 1)
+            ),
         )
         self.revival = JobRevival(self.ddl, catalog, self.planner, self._streams, self.failures, self._history,
                                   self.creations, self._is_behind)

@@ -22,6 +22,8 @@ from hummock.base.json_fields import MALFORMED, NAME_RULE, check_format, is_name
 from hummock.epoch import NEVER, Epoch, monotonic_seconds
 from hummock.errors import EpochTooOld, InvalidOption, MetaStoreCorrupt, PreconditionFailed
 from hummock.meta.store.base import MetaOperations
+from relational.catalog.followers import CURSORS as CURSORS
+from relational.catalog.followers import NODE as NODE
 from relational.errors import NotFound
 from stream.errors import CursorExpired, CursorTaken
 
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from hummock.meta.store.base import MetaStore
 
 FORMAT = 1
-CURSORS = "stream/cursor/"
-NODE = "cursor-"
 RETENTION_MS = 24 * 3_600_000
 LEAST_RETENTION_MS, MOST_RETENTION_MS = 1_000, 366 * 24 * 3_600_000
 PASSED_SECONDS = 10.0

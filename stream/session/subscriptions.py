@@ -7,7 +7,8 @@ import threading
 import pyarrow as pa
 
 from relational.catalog.objects import TableCatalog
-from relational.errors import Duplicate, NotFound
+from relational.errors import CatalogError, Duplicate, NotFound
+from stream.errors import CursorTaken
 from stream.serving import Host
 from stream.session.change_cursor import CursorRow, cursors_of, drop_cursor
 from stream.session.change_feed import ChangeFeed
@@ -34,7 +35,8 @@ class Subscriptions:
 
     def fetch(self, name: str, count: int | None) -> pa.Table:
         """The next changes that are there, at most `count`, all for None. NotFound; CursorTaken if another session has
-        fetched since: then the next call takes the subscription back."""
+        fetched since: then the next call takes the subscription back. CatalogError if the table has lost a column: then
+        the next call goes on without it."""
         with self._lock:
             feed = self._feeds.get(name) or self._open(name)
             found = [self._rest.pop(name, feed.schema.empty_table())]
@@ -44,8 +46,13 @@ class Subscriptions:
                     if batch is None:
                         break
                     found.append(pa.Table.from_batches([batch]))
-            except BaseException:
+            except BaseException as error:
                 self._forget(name)
+                if isinstance(error, CursorTaken) and self._row(name) is None:
+                    raise _unknown(name) from error
+                if type(error) is CatalogError:
+                    raise CatalogError(f"column {error.name!r} was dropped: the next FETCH FROM {name} goes on without "
+                                       "it", name=error.name) from error
                 raise
             rows = pa.concat_tables(found)
             if count is not None and rows.num_rows > count:
@@ -69,7 +76,7 @@ class Subscriptions:
     def _open(self, name: str) -> ChangeFeed:
         row = self._row(name)
         if row is None:
-            raise NotFound(f"there is no cursor {name!r}, and no subscription", name=name)
+            raise _unknown(name)
         table = self._host.catalog.snapshot.tables.get(row.table)
         if table is None:
             raise NotFound(f"the table of subscription {name!r} was dropped", name=name)
@@ -84,3 +91,7 @@ class Subscriptions:
 
     def _row(self, name: str) -> CursorRow | None:
         return next((row for each, row in cursors_of(self._host.meta_store) if each == name), None)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no cursor {name!r}, and no subscription", name=name)

@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, str] = {
     ),
     "hummock.compactor": "base compaction meta_client metrics object_store version",
     "hummock.maintenance": "base compactor meta object_store version",
-    "hummock.opening": "base maintenance meta metrics object_store store",
+    "hummock.opening": "base maintenance meta metrics object_store state_store store",
     "hummock.tools": "base iterator loaded_files meta meta_client object_store sstable version",
     "hummock.backup": "base meta meta_client object_store sstable store.pinned_version tools version",
     "hummock.doctor": "backup meta object_store sstable tools version",

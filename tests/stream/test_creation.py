@@ -18,10 +18,11 @@ from relational.catalog.names import ObjectName
 from relational.errors import NotFound
 from relational.table.scan_positions import stored_since
 from relational.types import DataType
-from stream import playground
+from stream import connect, playground
 from stream.errors import JobCreating, JobFailed
 from stream.executor.backfill_pace import BackfillPace
 from stream.executor.snapshot_backfill import SnapshotBackfillExecutor
+from stream.meta.ddl import Ddl
 from stream.meta.job_planner import JobPlanner
 from stream.worker.state_handover import StateHandover
 from tests.stream.test_parallel_jobs import SOON, VIEWS, change, check_views, connected, insert, rows
@@ -415,3 +416,22 @@ def test_a_view_is_dropped_between_its_pieces(apart, monkeypatch):
         thread.join(SOON)
         assert isinstance(outcome[0], NotFound) and state_of(db, "grouped") is None
         db.sql("DROP TABLE t")
+
+
+@pytest.mark.parametrize(("query", "is_apart"), [
+    ("SELECT l.k, count(*) AS n FROM t AS l JOIN t AS r ON l.k = r.k GROUP BY l.k", True),
+    ("SELECT l.id, r.id AS other FROM t AS l JOIN t AS r ON l.v + r.v > 95 AND l.id < r.id", True),
+    ("SELECT l.id, r.k FROM t AS l JOIN t AS r ON l.k = r.id", False),
+    ("SELECT id FROM t WHERE k IN (SELECT id FROM t WHERE v > 3)", False),
+    ("SELECT k, count(*) AS n FROM t GROUP BY k", False),
+])
+def test_a_join_of_many_with_many_is_created_apart_from_few_rows_on(monkeypatch, query, is_apart):
+    created = []
+    monkeypatch.setattr(Ddl, "_create_detached", lambda self, table, *rest, to=Ddl._create_detached: (
+        created.append(table.name), to(self, table, *rest))[1])
+    with connect("memory://", barrier_interval_ms=20) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT)")
+        db.table("t").insert([(number, number % 50, number % 97) for number in range(2_000)], flush=True)
+        db.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
+        assert sorted(db.query("SELECT * FROM m").fetchall()) == sorted(db.query(query).fetchall())
+    assert created == (["m"] if is_apart else [])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hummock.errors import PreconditionFailed
+from hummock.errors import MetaStoreCorrupt, PreconditionFailed
+from hummock.meta.store.base import MetaOperations
 from hummock.meta.store.memory import MemoryMetaStore
 from relational.catalog.manager import CatalogManager
 from relational.catalog.objects import (
@@ -128,6 +129,25 @@ def test_what_is_read_is_dropped_only_with_its_readers(store):
     assert caught.value.dependents == ("v",)
     assert catalog.drop("t", cascade=True) == (above, view, table)
     assert catalog.list() == () == tuple(row for row in store.list("catalog/") if row[0] not in (NEXT_ID, VERSION))
+
+
+def test_followers_are_dropped_only_by_cascade(store):
+    catalog = CatalogManager(store)
+    table, other = catalog.create(draft("t")), catalog.create(draft("other"))
+    index = catalog.create(draft("i", TableKind.INDEX, (table.id,)))
+    rows = {"stream/cursor/s": table.id, "stream/cursor/of_index": index.id, "stream/cursor/left": other.id}
+    store.transaction(MetaOperations(put={key: b'{"table": %d}' % number for key, number in rows.items()}))
+    with pytest.raises(DependencyError, match="read by subscription s, subscription of_index; DROP … CASCADE"):
+        catalog.drop("t")
+    with pytest.raises(DependencyError, match="subscription s"):
+        catalog.plan_replace(table.id, draft("t"))
+    plan = catalog.plan_drop("t", cascade=True)
+    assert plan.followers == ("of_index", "s")
+    catalog.apply(plan.operations)
+    assert [key for key, _ in store.list("stream/cursor/")] == ["stream/cursor/left"]
+    store.transaction(MetaOperations(put={"stream/cursor/left": b"{}"}))
+    with pytest.raises(MetaStoreCorrupt, match="stream/cursor/left"):
+        catalog.drop("other")
 
 
 def test_unknown_names_get_a_suggestion(store):

@@ -8,7 +8,7 @@ import pytest
 
 import stream
 from hummock.errors import InvalidOption
-from relational.errors import BindError, Duplicate, NotFound, ParseError
+from relational.errors import BindError, CatalogError, DependencyError, Duplicate, NotFound, ParseError
 from stream.errors import CursorTaken, InvalidStatement, SessionClosed
 from tests.stream.session.test_change_cursor import replayed
 from tests.stream.session.test_change_feed import rows_at
@@ -44,6 +44,56 @@ def test_rows_that_are_there_and_what_changes(db):
             db.sql(statement)
     db.sql("DROP SUBSCRIPTION IF EXISTS s")
     assert len(db.sql("SHOW SUBSCRIPTIONS")) == 0
+
+
+def kept(db):
+    """What the store keeps for subscriptions."""
+    store = db._host.meta_store
+    return [key for prefix in ("stream/cursor/", "hummock/lease/cursor-") for key, _ in store.list(prefix)]
+
+
+def test_a_table_with_a_subscription_is_dropped_by_cascade(db):
+    db.sql("INSERT INTO t VALUES (1, 1); FLUSH; CREATE SUBSCRIPTION s FROM t")
+    with pytest.raises(DependencyError, match="'t' is read by subscription s; DROP … CASCADE") as refused:
+        db.sql("DROP TABLE t")
+    assert refused.value.dependents == ("subscription s",)
+    assert len(fetched(db)) == 1 and len(kept(db)) == 2
+    db.sql("DROP TABLE t CASCADE")
+    assert len(db.sql("SHOW SUBSCRIPTIONS")) == 0 and kept(db) == []
+    for _ in range(2):
+        with pytest.raises(NotFound, match="no subscription"):
+            fetched(db)
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY); CREATE SUBSCRIPTION s FROM t; DROP SUBSCRIPTION s; DROP TABLE t")
+
+
+@pytest.mark.parametrize(
+    "drop", ["DROP TABLE t CASCADE", "ALTER TABLE t DROP COLUMN v CASCADE", "DROP MATERIALIZED VIEW m CASCADE"])
+def test_a_view_that_is_dropped_with_others_takes_its_subscription_along(db, drop):
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT v FROM t; CREATE SUBSCRIPTION s FROM m; CREATE TABLE o (id INT)")
+    db.sql("CREATE SUBSCRIPTION other FROM o")
+    with pytest.raises(DependencyError, match="read by m"):
+        db.sql("DROP TABLE t")
+    with pytest.raises(DependencyError, match="read by subscription s"):
+        db.sql("DROP MATERIALIZED VIEW m")
+    db.sql(drop)
+    assert [row["name"] for row in db.sql("SHOW SUBSCRIPTIONS").to_pylist()] == ["other"]
+
+
+def test_a_schema_goes_with_its_subscriptions(db):
+    db.sql("CREATE SCHEMA more; CREATE TABLE more.x (id INT); CREATE SUBSCRIPTION s FROM more.x")
+    with pytest.raises(DependencyError, match=r"more\.x"):
+        db.sql("DROP SCHEMA more")
+    db.sql("DROP SCHEMA more CASCADE")
+    assert kept(db) == []
+
+
+def test_a_subscription_goes_on_without_a_column_that_was_dropped(db):
+    db.sql("INSERT INTO t VALUES (1, 1); FLUSH; CREATE SUBSCRIPTION s FROM t")
+    assert len(fetched(db)) == 1
+    db.sql("INSERT INTO t VALUES (2, 2); FLUSH; ALTER TABLE t DROP COLUMN v")
+    with pytest.raises(CatalogError, match="'v' was dropped: the next FETCH FROM s goes on without it"):
+        fetched(db)
+    assert [(row[0], *row[2:]) for row in fetched(db)] == [("+", 2)]
 
 
 def test_sessions_take_turns_and_lose_nothing(db, url):
