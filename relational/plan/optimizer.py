@@ -16,6 +16,7 @@ from relational.plan.rules.add_stream_key import add_state_keys, add_stream_key
 from relational.plan.rules.dependent_groups import dependent_groups, implied_equalities
 from relational.plan.rules.drop_distinct import drop_distinct
 from relational.plan.rules.drop_sort import drop_sort
+from relational.plan.rules.filter_domains import filter_domains
 from relational.plan.rules.flag_filters import flag_filters
 from relational.plan.rules.group_extremes import group_extremes
 from relational.plan.rules.inline_shares import inline_shares, repeat_cheap_shares
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     repeat_cheap_shares,
     share_terms,
     push_down_filter,
+    filter_domains,
     order_joins,
     push_down_semi_joins,
     group_extremes,
@@ -62,6 +64,7 @@ VIEW_RULES: tuple[Rule, ...] = (
     share_scans,
     share_terms,
     push_down_filter,
+    filter_domains,
     order_lookups,
     own_extremes,
     window_extremes,

@@ -51,6 +51,7 @@ from relational.plan.logical import (
     nodes,
     only,
 )
+from relational.plan.logical.filter import where
 from relational.plan.unnest import COUNT, Domain, Unnested, Unnesting, empty_value, with_columns
 from relational.types.data_type import DataType
 
@@ -161,7 +162,8 @@ class Subqueries:
     def filtered(
         self, plan: LogicalPlan, condition: UnboundExpr, binder: ExprBinder, clause: str = "WHERE"
     ) -> LogicalPlan:
-        """The rows of `plan` for which the condition of a WHERE, or of an inner join, is true."""
+        """The rows of `plan` for which the condition of a WHERE, or of an inner join, is true. Its subqueries are for
+        the rows that its other terms leave [R6]."""
         terms, joins = [], []
         for term in conjunction_terms(condition):
             is_negated = isinstance(term, UnboundCall) and term.function == "not"
@@ -170,6 +172,8 @@ class Subqueries:
                 joins.append((term, inner, is_negated))
             else:
                 terms.append(binder.condition(term, clause))
+        plan = where(plan, tuple(term for term in terms if not _has_values(term)))
+        terms = list(filter(_has_values, terms))
         for term, inner, is_negated in joins:
             matching = self._matching(plan, inner, binder, is_negated)
             if matching is None:
@@ -365,12 +369,16 @@ def _with_values(expression: Expression, values: Sequence[Expression]) -> Expres
     return transform(expression, lambda node: values[node.number] if isinstance(node, SubqueryValue) else node)
 
 
+def _has_values(expression: Expression) -> bool:
+    return any(isinstance(node, SubqueryValue) for node in walk(expression))
+
+
 def _minus(width: int) -> Callable[[OuterRef], Expression]:
     return lambda column: InputRef(column.index - width, column.data_type)
 
 
 def _check_operands(operands: Sequence[Expression], span: TextSpan | None) -> None:
-    if any(isinstance(each, SubqueryValue) for operand in operands for each in walk(operand)):
+    if any(map(_has_values, operands)):
         raise BindError("a subquery on the left of IN, ANY or ALL is not supported", **error_span(span))
 
 

@@ -19,15 +19,17 @@ from relational.expr.unbound import (
     Named,
     TextSpan,
     UnboundExpr,
+    UnboundLiteral,
     has_aggregate,
     has_joined_value,
     has_name,
     has_subquery,
+    is_alike,
 )
 from relational.plan.asof_join import asof_join
 from relational.plan.builder import Arrangement, Selection, Star, arrange, select
 from relational.plan.descent import recursions_of, with_recursions_from, with_shares_from
-from relational.plan.lateral import lateral_join
+from relational.plan.lateral import lateral_join, written_rows
 from relational.plan.logical import ExternalScan, Join, JoinKind, LogicalPlan, Scan, Share, Values, WorkingTable, only
 from relational.plan.logical.filter import where
 from relational.plan.recursion import recursive
@@ -39,6 +41,7 @@ from relational.plan.time_windows import hop, session, tumble
 from relational.plan.using import join_using, shared_names
 from relational.sql.as_of import at_epoch, epoch_of, is_proctime
 from relational.sql.context import CatalogReader, FindVariable, no_variables
+from relational.sql.determined import with_determined
 from relational.sql.expressions import Translator
 from relational.sql.files import format_of, reads_files, rows_of_files
 from relational.sql.grouping_sets import grouping_of
@@ -152,6 +155,9 @@ class QueryBinder:
         self._named = self._named.new_child()
         for each in node.expressions:
             name, span = alias_in_tree(each, self._translate) or "", self._translate.span(each.args["alias"].this)
+            if each.args.get("materialized") is not None:
+                reason = "a query of WITH is computed once, unless reading its rows again is cheaper"
+                raise ParseError(f"[NOT] MATERIALIZED is not supported: {reason}", **error_span(span))
             if name in self._named.maps[0]:
                 raise BindError(f"WITH has two queries called {name!r}", **error_span(span))
             if node.args.get("recursive") and self._refers(each.this, name):
@@ -249,7 +255,7 @@ class QueryBinder:
 
     def _select(self, node: exp.Select) -> LogicalPlan:
         plan, scope = self._source(node.args.get("from_"), node.args.get("joins") or ())
-        return select(plan, self._selection(node), scope, self)
+        return select(plan, with_determined(self._selection(node), scope), scope, self)
 
     def term(self, node: exp.Expr) -> UnboundExpr:
         """The term of an expression of the statement."""
@@ -268,10 +274,11 @@ class QueryBinder:
         first_of = None if distinct is None else distinct.args.get("on")
         self._translate.name_windows(node.args.get("windows") or ())
         groups, sets = grouping_of(node.args.get("group"), self._translate)
+        items = tuple(self._item(each) for each in node.expressions)
         return Selection(
-            items=tuple(self._item(each) for each in node.expressions),
+            items=items,
             where=None if where is None else self._translate.term(where.this),
-            groups=groups,
+            groups=groups if sets is None else _with_items(groups, items),
             sets=sets,
             having=None if having is None else self._translate.term(having.this),
             distinct=distinct is not None and first_of is None,
@@ -399,7 +406,11 @@ class QueryBinder:
             relation = self._at_time(relation, node, version)
         self._check_new(path, node, others)
         relation = self._renamed(relation, node, path[-1] if path else "")
-        return relation.plan, [FromItem(relation.schema, relation.hidden, path)]
+        key = relation.plan.table.pk_indices if isinstance(relation.plan, Scan) else ()
+        known = frozenset(key) - relation.hidden
+        return relation.plan, [
+            FromItem(relation.schema, relation.hidden, path, key=known if len(known) == len(key) else frozenset())
+        ]
 
     def _at_time(self, relation: _Relation, node: exp.Expr, version: exp.Version) -> _Relation:
         """A table or view FOR SYSTEM_TIME AS OF an epoch or a time. BindError."""
@@ -678,15 +689,14 @@ class QueryBinder:
     # -- VALUES ----------------------------------------------------------------------------------------
 
     def values(self, node: exp.Values) -> LogicalPlan:
-        """VALUES: rows of constants, each column of the common type of its values."""
-        rows = self.cells(node)
-        columns = [unify(column, "the values of a column", span)[0] for column, span in _columns(rows)]
-        fields = Schema(Field(f"column{i + 1}", column[0].data_type) for i, column in enumerate(columns))
-        return Values(fields, tuple(zip(*columns, strict=True)))
+        """VALUES: rows of constants, or over the row of a query around it; each column of the common type of its
+        values."""
+        columns = [unify(column, "the values of a column", span)[0] for column, span in _columns(self.cells(node))]
+        return written_rows([f"column{number}" for number in range(1, len(columns) + 1)], columns)
 
     def cells(self, node: exp.Values) -> list[list[tuple[Expression, TextSpan | None]]]:
         """The bound cells of VALUES row by row, each with its span; all rows have the same length."""
-        binder = ExprBinder(Scope(Schema()))
+        binder = ExprBinder(Scope.of_items((), self._outer))
         rows: list[list[tuple[Expression, TextSpan | None]]] = []
         for row in node.expressions:
             parts = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -700,6 +710,18 @@ class QueryBinder:
                 )
             rows.append([(binder.bind(term), span_of(term)) for term in terms])
         return rows
+
+
+def _with_items(groups: Sequence[UnboundExpr], items: Sequence[Named | Star]) -> tuple[UnboundExpr, ...]:
+    """The groups, of which each is the very term of the first item that is written like it, else of the first such
+    group: of a constant only that item is the group."""
+    known = [item.term for item in items if isinstance(item, Named)]
+    found: list[UnboundExpr] = []
+    for group in groups:
+        is_direct = isinstance(group, Name | UnboundLiteral)
+        others = found if is_direct else (*known, *found)
+        found.append(next((term for term in others if is_alike(term, group)), group))
+    return tuple(found)
 
 
 def _refers_left(first: exp.Expr, joins: Sequence[exp.Join], translate: Translator) -> bool:

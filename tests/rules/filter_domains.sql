@@ -1,0 +1,339 @@
+-- of LATERAL, with conditions on any columns
+SELECT o.id, x.c FROM orders o CROSS JOIN LATERAL (SELECT c FROM pairs p WHERE p.a < o.amount ORDER BY p.a DESC LIMIT 1) x WHERE o.id = 5 AND o.region = 'n'
+-- before
+--   Project id, c
+--     Join inner on (amount IS NOT DISTINCT FROM _outer_0)
+--       Filter ((id = 5) AND (region = 'n'))
+--         Scan orders (id, region, amount, at)
+--       TopN row_number 1 to 1 of [_outer_0] by [_order_2 DESC NULLS FIRST]
+--         Join inner on (CAST(_order_2 AS NUMERIC(19, 0)) < _outer_0)
+--           Project c, a AS _order_2 (hidden)
+--             Scan pairs (a, b, c)
+--           Project _outer_0 (hidden)
+--             Aggregate [_outer_0]
+--               Project amount AS _outer_0
+--                 Scan orders (id, region, amount, at)
+-- after
+--   Project id, c
+--     Join inner on (amount IS NOT DISTINCT FROM _outer_0)
+--       Filter ((id = 5) AND (region = 'n'))
+--         Scan orders (id, region, amount, at)
+--       TopN row_number 1 to 1 of [_outer_0] by [_order_2 DESC NULLS FIRST]
+--         Join inner on (CAST(_order_2 AS NUMERIC(19, 0)) < _outer_0)
+--           Project c, a AS _order_2 (hidden)
+--             Scan pairs (a, b, c)
+--           Project _outer_0 (hidden)
+--             Aggregate [_outer_0]
+--               Project amount AS _outer_0
+--                 Filter ((id = 5) AND (region = 'n'))
+--                   Scan orders (id, region, amount, at)
+
+-- of a value, within a query around it
+SELECT id, s FROM (SELECT id, region, (SELECT sum(b) FROM pairs WHERE a < amount) AS s FROM orders) WHERE region = 'n'
+-- before
+--   Project id, s
+--     Project id, region, sum(b) AS s
+--       Join left on (amount IS NOT DISTINCT FROM _outer_0)
+--         Filter (region = 'n')
+--           Scan orders (id, region, amount, at)
+--         Aggregate [_outer_0] sum(b), count(*)
+--           Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--             Scan pairs (a, b, c)
+--             Project _outer_0 (hidden)
+--               Aggregate [_outer_0]
+--                 Project amount AS _outer_0
+--                   Scan orders (id, region, amount, at)
+-- after
+--   Project id, s
+--     Project id, region, sum(b) AS s
+--       Join left on (amount IS NOT DISTINCT FROM _outer_0)
+--         Filter (region = 'n')
+--           Scan orders (id, region, amount, at)
+--         Aggregate [_outer_0] sum(b), count(*)
+--           Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--             Scan pairs (a, b, c)
+--             Project _outer_0 (hidden)
+--               Aggregate [_outer_0]
+--                 Project amount AS _outer_0
+--                   Filter (region = 'n')
+--                     Scan orders (id, region, amount, at)
+
+-- of EXISTS, and of NOT EXISTS
+SELECT id FROM orders WHERE region = 'n' AND EXISTS (SELECT 1 FROM pairs WHERE a < amount GROUP BY b) AND NOT EXISTS (SELECT 1 FROM plain WHERE v > amount LIMIT 1)
+-- before
+--   Project id
+--     Join anti on (CAST(v AS NUMERIC(19, 0)) > amount)
+--       Join semi on (amount IS NOT DISTINCT FROM _outer_0)
+--         Filter (region = 'n')
+--           Scan orders (id, region, amount, at)
+--         Project b, _outer_0 (hidden)
+--           Aggregate [b, _outer_0]
+--             Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--               Scan pairs (a, b, c)
+--               Project _outer_0 (hidden)
+--                 Aggregate [_outer_0]
+--                   Project amount AS _outer_0
+--                     Filter (region = 'n')
+--                       Scan orders (id, region, amount, at)
+--       Scan plain (v, w, _row_id)
+-- after
+--   Project id
+--     Join anti on (CAST(v AS NUMERIC(19, 0)) > amount)
+--       Join semi on (amount IS NOT DISTINCT FROM _outer_0)
+--         Filter (region = 'n')
+--           Scan orders (id, region, amount, at)
+--         Project b, _outer_0 (hidden)
+--           Aggregate [b, _outer_0]
+--             Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--               Scan pairs (a, b, c)
+--               Project _outer_0 (hidden)
+--                 Aggregate [_outer_0]
+--                   Project amount AS _outer_0
+--                     Filter (region = 'n')
+--                       Scan orders (id, region, amount, at)
+--       Scan plain (v, w, _row_id)
+
+-- each branch of a union, and a domain within another
+SELECT o.id, x.s FROM orders o LEFT JOIN LATERAL (SELECT b AS s FROM pairs WHERE a > o.id UNION ALL SELECT v FROM plain WHERE v < (SELECT max(b) FROM pairs WHERE a < o.amount)) x ON true WHERE o.region = 'n'
+-- before
+--   Project id, s
+--     Join left on ((id IS NOT DISTINCT FROM _outer_0) AND (amount IS NOT DISTINCT FROM _outer_1))
+--       Filter (region = 'n')
+--         Scan orders (id, region, amount, at)
+--       Union
+--         Project s, _outer_0 (hidden), _outer_1 (hidden)
+--           Join inner on (CAST(_a AS BIGINT) > _outer_0)
+--             Project b AS s, a AS _a (hidden)
+--               Scan pairs (a, b, c)
+--             Project _outer_0 (hidden), _outer_1 (hidden)
+--               Aggregate [_outer_0, _outer_1]
+--                 Project id AS _outer_0, amount AS _outer_1
+--                   Scan orders (id, region, amount, at)
+--         Project s, _outer_0 (hidden), _outer_1 (hidden)
+--           Join inner on (_outer_1 IS NOT DISTINCT FROM _outer)
+--             Project CAST(v AS DOUBLE) AS s, _outer (hidden)
+--               Project v, _outer (hidden)
+--                 Join inner on (CAST(v AS DOUBLE) < max(b))
+--                   Scan plain (v, w, _row_id)
+--                   Project max(b), _outer_0 AS _outer (hidden)
+--                     Join left on (_outer_0 IS NOT DISTINCT FROM _outer_0)
+--                       Project _outer_0 (hidden)
+--                         Aggregate [_outer_0]
+--                           Project amount AS _outer_0
+--                             Scan orders (id, region, amount, at)
+--                       Project max(b), _outer_0 (hidden)
+--                         Project max(b), _outer_0
+--                           Aggregate [_outer_0] max(b)
+--                             Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--                               Scan pairs (a, b, c)
+--                               Project _outer_0 (hidden)
+--                                 Aggregate [_outer_0]
+--                                   Project amount AS _outer_0
+--                                     Scan orders (id, region, amount, at)
+--             Project _outer_0 (hidden), _outer_1 (hidden)
+--               Aggregate [_outer_0, _outer_1]
+--                 Project id AS _outer_0, amount AS _outer_1
+--                   Scan orders (id, region, amount, at)
+-- after
+--   Project id, s
+--     Join left on ((id IS NOT DISTINCT FROM _outer_0) AND (amount IS NOT DISTINCT FROM _outer_1))
+--       Filter (region = 'n')
+--         Scan orders (id, region, amount, at)
+--       Union
+--         Project s, _outer_0 (hidden), _outer_1 (hidden)
+--           Join inner on (CAST(_a AS BIGINT) > _outer_0)
+--             Project b AS s, a AS _a (hidden)
+--               Scan pairs (a, b, c)
+--             Project _outer_0 (hidden), _outer_1 (hidden)
+--               Aggregate [_outer_0, _outer_1]
+--                 Project id AS _outer_0, amount AS _outer_1
+--                   Filter (region = 'n')
+--                     Scan orders (id, region, amount, at)
+--         Project s, _outer_0 (hidden), _outer_1 (hidden)
+--           Join inner on (_outer_1 IS NOT DISTINCT FROM _outer)
+--             Project CAST(v AS DOUBLE) AS s, _outer (hidden)
+--               Project v, _outer (hidden)
+--                 Join inner on (CAST(v AS DOUBLE) < max(b))
+--                   Scan plain (v, w, _row_id)
+--                   Project max(b), _outer_0 AS _outer (hidden)
+--                     Join left on (_outer_0 IS NOT DISTINCT FROM _outer_0)
+--                       Project _outer_0 (hidden)
+--                         Aggregate [_outer_0]
+--                           Project amount AS _outer_0
+--                             Filter (region = 'n')
+--                               Scan orders (id, region, amount, at)
+--                       Project max(b), _outer_0 (hidden)
+--                         Project max(b), _outer_0
+--                           Aggregate [_outer_0] max(b)
+--                             Join inner on (CAST(a AS NUMERIC(19, 0)) < _outer_0)
+--                               Scan pairs (a, b, c)
+--                               Project _outer_0 (hidden)
+--                                 Aggregate [_outer_0]
+--                                   Project amount AS _outer_0
+--                                     Filter (region = 'n')
+--                                       Scan orders (id, region, amount, at)
+--             Project _outer_0 (hidden), _outer_1 (hidden)
+--               Aggregate [_outer_0, _outer_1]
+--                 Project id AS _outer_0, amount AS _outer_1
+--                   Filter (region = 'n')
+--                     Scan orders (id, region, amount, at)
+
+-- a join in a subquery whose rows stay without a partner
+SELECT o.id, x.v FROM orders o CROSS JOIN LATERAL (SELECT q.v FROM (SELECT a FROM pairs WHERE b < o.amount) p RIGHT JOIN (SELECT v FROM plain WHERE v > o.id) q ON p.a = q.v) x WHERE o.region = 'n'
+-- before
+--   Project id, v
+--     Join inner on ((amount IS NOT DISTINCT FROM _outer) AND (id IS NOT DISTINCT FROM _outer_2))
+--       Filter (region = 'n')
+--         Scan orders (id, region, amount, at)
+--       Project v, _outer_0 AS _outer (hidden), _outer_1 AS _outer_2 (hidden)
+--         Project a, v, _outer_0 (hidden), _outer_1 (hidden)
+--           Join right on ((a = v) AND (_outer_0 IS NOT DISTINCT FROM _outer_0) AND (_outer_1 IS NOT DISTINCT FROM _outer_1))
+--             Join inner on (_b < CAST(_outer_0 AS DOUBLE))
+--               Project a, b AS _b (hidden)
+--                 Scan pairs (a, b, c)
+--               Project _outer_0 (hidden), _outer_1 (hidden)
+--                 Aggregate [_outer_0, _outer_1]
+--                   Project amount AS _outer_0, id AS _outer_1
+--                     Scan orders (id, region, amount, at)
+--             Join inner on (CAST(v AS BIGINT) > _outer_1)
+--               Project v
+--                 Scan plain (v, w, _row_id)
+--               Project _outer_0 (hidden), _outer_1 (hidden)
+--                 Aggregate [_outer_0, _outer_1]
+--                   Project amount AS _outer_0, id AS _outer_1
+--                     Scan orders (id, region, amount, at)
+-- after
+--   Project id, v
+--     Join inner on ((amount IS NOT DISTINCT FROM _outer) AND (id IS NOT DISTINCT FROM _outer_2))
+--       Filter (region = 'n')
+--         Scan orders (id, region, amount, at)
+--       Project v, _outer_0 AS _outer (hidden), _outer_1 AS _outer_2 (hidden)
+--         Project a, v, _outer_0 (hidden), _outer_1 (hidden)
+--           Join right on ((a = v) AND (_outer_0 IS NOT DISTINCT FROM _outer_0) AND (_outer_1 IS NOT DISTINCT FROM _outer_1))
+--             Join inner on (_b < CAST(_outer_0 AS DOUBLE))
+--               Project a, b AS _b (hidden)
+--                 Scan pairs (a, b, c)
+--               Project _outer_0 (hidden), _outer_1 (hidden)
+--                 Aggregate [_outer_0, _outer_1]
+--                   Project amount AS _outer_0, id AS _outer_1
+--                     Filter (region = 'n')
+--                       Scan orders (id, region, amount, at)
+--             Join inner on (CAST(v AS BIGINT) > _outer_1)
+--               Project v
+--                 Scan plain (v, w, _row_id)
+--               Project _outer_0 (hidden), _outer_1 (hidden)
+--                 Aggregate [_outer_0, _outer_1]
+--                   Project amount AS _outer_0, id AS _outer_1
+--                     Filter (region = 'n')
+--                       Scan orders (id, region, amount, at)
+
+-- a condition of the first rows of an order is not of all rows
+SELECT o.id, x.c FROM (SELECT * FROM orders WHERE region = 'n' ORDER BY at LIMIT 3) o CROSS JOIN LATERAL (SELECT c FROM pairs p WHERE p.a < o.amount ORDER BY p.a DESC LIMIT 1) x
+-- before
+--   Project id, c
+--     Join inner on (amount IS NOT DISTINCT FROM _outer_0)
+--       Share 0
+--         Limit 3 offset 0
+--           Sort at ASC NULLS LAST
+--             Project id, region, amount, at
+--               Filter (region = 'n')
+--                 Scan orders (id, region, amount, at)
+--       TopN row_number 1 to 1 of [_outer_0] by [_order_2 DESC NULLS FIRST]
+--         Join inner on (CAST(_order_2 AS NUMERIC(19, 0)) < _outer_0)
+--           Project c, a AS _order_2 (hidden)
+--             Scan pairs (a, b, c)
+--           Project _outer_0 (hidden)
+--             Aggregate [_outer_0]
+--               Project amount AS _outer_0
+--                 Share 0 (above)
+-- after
+--   Project id, c
+--     Join inner on (amount IS NOT DISTINCT FROM _outer_0)
+--       Share 0
+--         Limit 3 offset 0
+--           Sort at ASC NULLS LAST
+--             Project id, region, amount, at
+--               Filter (region = 'n')
+--                 Scan orders (id, region, amount, at)
+--       TopN row_number 1 to 1 of [_outer_0] by [_order_2 DESC NULLS FIRST]
+--         Join inner on (CAST(_order_2 AS NUMERIC(19, 0)) < _outer_0)
+--           Project c, a AS _order_2 (hidden)
+--             Scan pairs (a, b, c)
+--           Project _outer_0 (hidden)
+--             Aggregate [_outer_0]
+--               Project amount AS _outer_0
+--                 Share 0 (above)
+
+-- of shared rows, in each of two subqueries
+SELECT o.id, x.s, y.s FROM (SELECT region, max(id) AS id FROM orders GROUP BY region) o CROSS JOIN LATERAL (SELECT sum(b) AS s FROM pairs WHERE a < o.id) x CROSS JOIN LATERAL (SELECT sum(b) AS s FROM pairs WHERE a > o.id) y WHERE o.id > 7
+-- before
+--   Project id, s, s
+--     Project region, id, s, sum(b) AS s
+--       Join left on (id IS NOT DISTINCT FROM _outer_0)
+--         Filter (id > 7)
+--           Share 1
+--             Project region, id, sum(b) AS s
+--               Join left on (id IS NOT DISTINCT FROM _outer_0)
+--                 Share 0
+--                   Project region, max(id) AS id
+--                     Aggregate [region] max(id)
+--                       Scan orders (id, region, amount, at)
+--                 Aggregate [_outer_0] sum(b), count(*)
+--                   Join inner on (CAST(a AS BIGINT) < _outer_0)
+--                     Scan pairs (a, b, c)
+--                     Project _outer_0 (hidden)
+--                       Aggregate [_outer_0]
+--                         Project id AS _outer_0
+--                           Share 0 (above)
+--         Aggregate [_outer_0] sum(b), count(*)
+--           Join inner on (CAST(a AS BIGINT) > _outer_0)
+--             Scan pairs (a, b, c)
+--             Project _outer_0 (hidden)
+--               Aggregate [_outer_0]
+--                 Project id AS _outer_0
+--                   Share 1 (above)
+-- after
+--   Project id, s, s
+--     Project region, id, s, sum(b) AS s
+--       Join left on (id IS NOT DISTINCT FROM _outer_0)
+--         Share 1
+--           Project region, id, sum(b) AS s
+--             Join left on (id IS NOT DISTINCT FROM _outer_0)
+--               Share 0
+--                 Project region, max(id) AS id
+--                   Filter (max(id) > 7)
+--                     Aggregate [region] max(id)
+--                       Scan orders (id, region, amount, at)
+--               Aggregate [_outer_0] sum(b), count(*)
+--                 Join inner on (CAST(a AS BIGINT) < _outer_0)
+--                   Scan pairs (a, b, c)
+--                   Project _outer_0 (hidden)
+--                     Aggregate [_outer_0]
+--                       Project id AS _outer_0
+--                         Share 0 (above)
+--         Aggregate [_outer_0] sum(b), count(*)
+--           Join inner on (CAST(a AS BIGINT) > _outer_0)
+--             Scan pairs (a, b, c)
+--             Project _outer_0 (hidden)
+--               Aggregate [_outer_0]
+--                 Project id AS _outer_0
+--                   Share 1 (above)
+
+-- joined rows have other rows of the same values
+SELECT o.id, p.amount FROM orders o JOIN (SELECT DISTINCT region, amount FROM orders) p ON o.region = p.region WHERE o.id = 5
+-- before
+--   Project id, amount
+--     Join inner on (region = region)
+--       Filter (id = 5)
+--         Scan orders (id, region, amount, at)
+--       Aggregate [region, amount]
+--         Project region, amount
+--           Scan orders (id, region, amount, at)
+-- after
+--   Project id, amount
+--     Join inner on (region = region)
+--       Filter (id = 5)
+--         Scan orders (id, region, amount, at)
+--       Aggregate [region, amount]
+--         Project region, amount
+--           Scan orders (id, region, amount, at)
