@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from relational.errors import BindError, EvaluationError
+from relational.errors import BindError, EvaluationError, shortened
 from relational.expr.aggregates import AggKind
 from relational.expr.coercion import WIDE, common_type, digits
 from relational.expr.eval import evaluate_array, evaluate_constant
@@ -61,6 +62,8 @@ MAX_DEPTH = 120
 """Nested operations; recursive functions traverse, write and read expressions."""
 MOST_SHOWN = 4
 """Overloads of a function that a message shows."""
+_OF_THE_PROGRAM = ("clock_timestamp", "gen_random_uuid", "random")
+"""Functions of PostgreSQL that no statement can call."""
 FEW_MEMBERS = 16
 """IN lists up to this length are compared value by value."""
 
@@ -126,7 +129,7 @@ class ExprBinder:
 
     def _operation(self, term: UnboundExpr) -> Expression:
         if isinstance(term, UnboundCast):
-            return convert(self.bind(term.operand), term.data_type, term.span)
+            return _typed(convert(self.bind(term.operand), term.data_type, term.span))
         if isinstance(term, UnboundCase):
             return self._case(term)
         if isinstance(term, UnboundSubquery):
@@ -186,7 +189,8 @@ def call(name: str, args: Sequence[Expression], span: TextSpan | None = None) ->
     """The bound call of a function or operator, its arguments converted."""
     name = ALIASES.get(name, name)
     if name in VOLATILE:
-        raise BindError(f"{name}() gives another answer each time: it is not allowed here", **error_span(span))
+        where = "in SQL: a parameter or a user function gives the value" if name in _OF_THE_PROGRAM else "here"
+        raise BindError(f"{name}() gives another answer each time: it is not allowed {where}", **error_span(span))
     if name in SET_FUNCTIONS:
         raise BindError(_misplaced(name), **error_span(span))
     if name in _SHORTHANDS:
@@ -273,6 +277,8 @@ def _misfit(name: str, args: Sequence[Expression]) -> str:
     if is_complete and not any(signature.takes_count(len(args)) for signature in signatures):
         return f"{name} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}"
     types = ", ".join(str(arg.data_type) for arg in args)
+    if name in ("in", "=") and len(args) == 2 and args[1].data_type.element is not None:
+        return f"{name.upper()} is not defined for ({types}): = ANY (…) finds a value in a list"
     return f"{name} is not defined for ({types})" + (f"; it takes {takes}" if is_complete else "")
 
 
@@ -367,9 +373,11 @@ def unify(values: Sequence[Expression], what: str, span: TextSpan | None) -> tup
 
 
 def literal(term: UnboundLiteral) -> Expression:
-    """The constant with the type of its Python value."""
+    """The constant with the type of its Python value; a list has the type that is given with it."""
     value, span = term.value, term.span
     if term.data_type is not None:
+        if isinstance(value, list):
+            return Literal(value, term.data_type)
         return convert(literal(UnboundLiteral(value, None, span)), term.data_type, span)
     if isinstance(value, int) and not isinstance(value, bool):
         return _integer(value, span)
@@ -377,6 +385,8 @@ def literal(term: UnboundLiteral) -> Expression:
         return _decimal(value, span)
     if isinstance(value, datetime):
         return Literal(value, DataType.TIMESTAMP if value.tzinfo is None else DataType.TIMESTAMPTZ)
+    if isinstance(value, str):
+        return text_literal(value, span)
     for kind, data_type in _LITERAL_TYPES:
         if isinstance(value, kind):
             return Literal(value, data_type)
@@ -387,12 +397,22 @@ _LITERAL_TYPES: tuple[tuple[type, DataType], ...] = (
     (type(None), DataType.VARCHAR),
     (bool, DataType.BOOLEAN),
     (float, DataType.DOUBLE),
-    (str, DataType.VARCHAR),
     (bytes, DataType.BYTEA),
     (date, DataType.DATE),
     (time, DataType.TIME),
     (Interval, DataType.INTERVAL),
 )
+
+
+def text_literal(value: str, span: TextSpan | None = None) -> Literal:
+    """A constant text. BindError for a half of a surrogate pair, which is no character."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            message = f"{shortened(repr(value), 80)} has a character that Unicode has not"
+            raise BindError(message, **error_span(span)) from None
+    return Literal(value, DataType.VARCHAR)
 
 
 def _integer(value: int, span: TextSpan | None) -> Literal:
@@ -435,9 +455,18 @@ def _folded(bound: Call) -> Expression:
     if bound.data_type.is_nested or not all(isinstance(arg, Literal) for arg in bound.args):
         return bound
     try:
-        return Literal(evaluate_constant(bound), bound.data_type)
+        return Literal(evaluate_constant(bound), bound.data_type, is_typed=True)
     except EvaluationError:
         return bound
+
+
+def _typed(value: Expression) -> Expression:
+    return replace(value, is_typed=True) if isinstance(value, Literal) else value
+
+
+def _is_open(value: Expression) -> bool:
+    """Whether this is a text or NULL as written: an operator may take it for a value of any type."""
+    return is_unknown(value) and not (isinstance(value, Literal) and value.is_typed)
 
 
 def _between(args: list[Expression], span: TextSpan | None) -> Expression:
@@ -513,12 +542,23 @@ def _concat(args: list[Expression], span: TextSpan | None) -> Expression:
         return _call("concat", args, span)
     joined, *rest = args
     for arg in rest:
-        types = {each.data_type for each in (joined, arg) if not is_unknown(each)}
+        types = {each.data_type for each in (joined, arg) if not _is_open(each)}
         whole = types.pop() if len(types) == 1 else None
         if whole is not None and (whole.element is not None or whole.kind in _JOINED):
             joined, arg = convert_all([joined, arg], [whole, whole], span)
         joined = _call("concat", [joined, arg], span)
     return joined
+
+
+def _negate(args: list[Expression], span: TextSpan | None) -> Expression:
+    """-x, which is of no text: it could be a number or an interval."""
+    (value,) = _exactly(args, 1, "negate", span)
+    if not is_unknown(value):
+        return _call("negate", args, span)
+    if isinstance(value, Literal) and value.value is None:
+        return Literal(None, DataType.DOUBLE if value.data_type.kind is TypeKind.VARCHAR else value.data_type)
+    hint = ": cast it to the type that is meant" if _is_open(value) else ""
+    raise BindError(f"- is not defined for {value.data_type}{hint}", **error_span(span))
 
 
 def _json_object(args: list[Expression], span: TextSpan | None) -> Expression:
@@ -607,6 +647,7 @@ _SHORTHANDS = {
     "format": _of_texts("format"),
     "field": _field,
     "jsonb_build_object": _json_object,
+    "negate": _negate,
     "nullif": _nullif,
     "pg_typeof": _pg_typeof,
     "extract": _extract,

@@ -153,10 +153,12 @@ class SetValue(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Literal(Expression):
-    """A constant of a type; `value` is the Python value of `data_type`, or None for NULL."""
+    """A constant of a type; `value` is the Python value of `data_type`, or None for NULL. `is_typed`: a text, or NULL,
+    that a cast or a function has given, so that it is of no other type; equal constants may differ in it."""
 
     value: Any
     data_type: DataType
+    is_typed: bool = False
 
     def __eq__(self, other: object) -> bool:
         """Equal types and identical values: 1 is not TRUE, 0.0 is not -0.0, and NaN equals NaN."""

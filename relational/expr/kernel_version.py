@@ -19,18 +19,21 @@ results, else its group is not found; so a view records the version, and is rebu
        neighbour of that.
     5  a pole of tand and cotd has PostgreSQL's sign; date_trunc to an hour or less, by the clock of a zone, stays in
        the first of two hours that the clock shows alike.
+    6  the epoch of an INTERVAL has years of 365.25 days; the text of a REAL or DOUBLE has an exponent from 1e+06 or
+       1e+15 on and below 0.0001, of two digits; the zone of a TIMESTAMPTZ is +00 in its text; JSON has no zeros at the
+       end of a second's fraction; TM before a pattern of to_char, to_date and to_timestamp belongs to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relational.expr.aggregates import MAX_PRECISION
 from relational.expr.expression import Call, Cast, Expression, Literal
 from relational.expr.kernels.temporal import zone_names
 from relational.types.data_type import DataType, TypeKind
 
-KERNEL_VERSION = 5
+KERNEL_VERSION = 6
 _TEXT_FORMS = (
     TypeKind.SMALLINT,
     TypeKind.INT,
@@ -53,6 +56,13 @@ _POLES = ("cotd", "tand")
 _CUT_IN_ZONE = ("date_trunc", *(
     f"date_trunc_{unit}" for unit in ("hour", "minute", "second", "millisecond", "microsecond")))
 """And these, where a zone follows the moment."""
+_SIXTH_FORMS = (TypeKind.REAL, TypeKind.DOUBLE, TypeKind.TIMESTAMPTZ)
+"""Types whose texts version 6 writes otherwise."""
+_JSON_FORMS = (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ)
+_TO_JSON = ("jsonb_build_array", "jsonb_build_object", "to_jsonb")
+"""And types whose JSON it writes otherwise, and functions that do."""
+_BY_TEMPLATE = ("to_char", "to_date", "to_timestamp")
+"""Functions that version 6 computes otherwise where a template has TM."""
 _ZONE_AT = {"date_trunc": 1, "make": 6}
 """The argument that is a zone, of functions whose names begin so."""
 _DOUBLE_DIGITS = 15
@@ -86,7 +96,9 @@ def _parts(source: DataType, target: DataType) -> Iterator[tuple[DataType, DataT
 
 
 def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
-    if version == 4:
+    if target.kind is TypeKind.VARCHAR and _has_kind(source, _SIXTH_FORMS):
+        return True
+    if version >= 4:
         return False
     if source.kind is TypeKind.NUMERIC and target.is_float:
         return bool(source.scale) or (source.precision or MAX_PRECISION) > _DOUBLE_DIGITS
@@ -103,6 +115,10 @@ def _is_changed_cast(source: DataType, target: DataType, version: int) -> bool:
 
 def _is_changed_call(call: Call, version: int) -> bool:
     types = [arg.data_type for arg in call.args]
+    if _is_of_sixth(call, types):
+        return True
+    if version == 5:
+        return False
     if call.function in _POLES or (call.function in _CUT_IN_ZONE and DataType.TIMESTAMPTZ in types[:-1]):
         return True
     if version >= 3:
@@ -122,6 +138,21 @@ def _is_changed_call(call: Call, version: int) -> bool:
         return False
     scale = max(each.scale or 0 for each in types)
     return any(_precision(arg) + scale - (arg.data_type.scale or 0) > MAX_PRECISION for arg in call.args)
+
+
+def _is_of_sixth(call: Call, types: Sequence[DataType]) -> bool:
+    """Whether version 6 is the first with the results of a call."""
+    if call.function in _TO_JSON:
+        return any(_has_kind(each, _JSON_FORMS) for each in types)
+    if call.function in _BY_TEMPLATE and len(types) == 2:
+        template = call.args[1].value if isinstance(call.args[1], Literal) else None
+        return template is None or "TM" in template.upper()
+    return call.function == "extract_epoch" and types[0].kind is TypeKind.INTERVAL
+
+
+def _has_kind(data_type: DataType, kinds: Sequence[TypeKind]) -> bool:
+    """Whether a type, or one inside it, is of these kinds."""
+    return data_type.kind in kinds or any(_has_kind(each, kinds) for each in data_type.children)
 
 
 def _has_open_zone(call: Call) -> bool:

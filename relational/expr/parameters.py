@@ -6,6 +6,7 @@ with their values in place of the parameters.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from relational.errors import BindError, shortened
-from relational.expr.bind import convert, literal
+from relational.expr.bind import convert, literal, text_literal
+from relational.expr.coercion import common_type
 from relational.expr.expression import Cast, Expression, Literal, Parameter, walk
 from relational.expr.unbound import UnboundLiteral, as_unbound
 from relational.types.data_type import DataType, TypeKind
@@ -22,7 +24,6 @@ from relational.types.data_type import DataType, TypeKind
 _INT, _BIGINT = 1 << 31, 1 << 63
 _TYPES: dict[type, DataType] = {
     bool: DataType.BOOLEAN,
-    str: DataType.VARCHAR,
     float: DataType.DOUBLE,
     bytes: DataType.BYTEA,
     date: DataType.DATE,
@@ -34,9 +35,11 @@ _NULL = Literal(None, DataType.VARCHAR)
 
 
 def parameter(value: object) -> Literal:
-    """A Python value as a literal: of the types that a fluent expression takes, and of bytes and numpy's numbers.
-    BindError for any other value."""
+    """A Python value as a literal: of the types that a fluent expression takes, and of bytes, numpy's numbers, lists
+    and, as JSONB, dicts. BindError for any other value."""
     kind = type(value)
+    if kind is str:
+        return text_literal(value)  # type: ignore[arg-type]
     if kind is int:
         if -_INT <= value < _INT:  # type: ignore[operator]
             return Literal(value, DataType.INT)
@@ -54,6 +57,10 @@ def _other(value: object) -> Literal:
         return parameter(value.item())
     if isinstance(value, bytearray | memoryview):
         return Literal(bytes(value), DataType.BYTEA)
+    if isinstance(value, list):
+        return _list(value)
+    if isinstance(value, dict):
+        return _json(value)
     if isinstance(value, str | int | float | Decimal | datetime):
         bound = literal(UnboundLiteral(value))
     else:
@@ -63,6 +70,31 @@ def _other(value: object) -> Literal:
         bound = literal(term)
     assert isinstance(bound, Literal)
     return bound
+
+
+def _list(values: list[object]) -> Literal:
+    """A list of the common type of its elements; without an element of a type a text, which adopts the type of a list.
+    """
+    elements = [parameter(each) for each in values]
+    types = {each.data_type for each in elements if each.value is not None}
+    if not types:
+        return Literal("{" + ",".join("NULL" for _ in elements) + "}", DataType.VARCHAR)
+    data_type = common_type(list(types))
+    if data_type is None or any(each.is_nested for each in types):
+        raise BindError(f"a list of {' and '.join(sorted(map(str, types)))} is no SQL value")
+    found = [convert(each, data_type) for each in elements]
+    assert all(isinstance(each, Literal) for each in found), found
+    return Literal([each.value for each in found if isinstance(each, Literal)], DataType.list_of(data_type))
+
+
+def _json(value: dict[object, object]) -> Literal:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BindError(f"a dict is a JSONB value if json.dumps takes it: {error}") from None
+    found = convert(Literal(text, DataType.VARCHAR), DataType.JSONB)
+    assert isinstance(found, Literal), found
+    return found
 
 
 def has_parameters(expression: Expression) -> bool:

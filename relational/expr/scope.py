@@ -27,6 +27,7 @@ class FromItem:
     `schema`: its columns under the names that the query gives them. `hidden`: those that `*` omits. `path`: what it can
     be called, from right to left: (alias,), or (database, schema, table); () for no name. `first`: the position of its
     first column in the row of the scope. `merged`: columns for which one of USING stands, unless they are qualified.
+    `key`: the primary key, of a table that has declared one.
     """
 
     schema: Schema
@@ -34,6 +35,7 @@ class FromItem:
     path: tuple[str, ...] = ()
     first: int = 0
     merged: frozenset[int] = frozenset()
+    key: frozenset[int] = frozenset()
 
     def is_called(self, qualifier: tuple[str, ...]) -> bool:
         """Whether `qualifier`, a name in parts, denotes this item; without a qualifier every item."""

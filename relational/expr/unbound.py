@@ -7,8 +7,8 @@ was built in Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, auto
@@ -24,9 +24,15 @@ from relational.udf.function import UserFunction
 TextSpan = tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundExpr:
     """A node. Operators build larger expressions; `==` does too, so a node has no truth value."""
+
+    def __repr__(self) -> str:
+        """In the Python that builds it: `col("a") + 1`."""
+        from relational.expr.python_text import python_text
+
+        return python_text(self)
 
     def __bool__(self) -> bool:
         raise BindError("an expression has no truth value in Python: use & | ~ instead of and, or, not")
@@ -113,9 +119,13 @@ class UnboundExpr:
         """Null-safe equality."""
         return apply("is_not_distinct", self, other)
 
-    def is_in(self, values: Sequence[object]) -> UnboundExpr:
-        """Membership, with SQL's NULL semantics."""
-        return apply("in", self, *values)
+    def is_in(self, values: Iterable[object]) -> UnboundExpr:
+        """Membership, with SQL's NULL semantics; of no values nothing is a member. BindError for a text, which is no
+        list of values."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise BindError(f"is_in() takes a list of values, [{values!r}], not {values!r}")
+        listed = tuple(values)
+        return apply("in", self, *listed) if listed else self.is_null() & False
 
     def between(self, low: object, high: object) -> UnboundExpr:
         """low <= self <= high."""
@@ -148,7 +158,7 @@ class UnboundExpr:
         return ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Name(UnboundExpr):
     """A column by name, of the relation `qualifier` if one is written: its alias, or the last parts of its name."""
 
@@ -157,7 +167,7 @@ class Name(UnboundExpr):
     span: TextSpan | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundColumn(UnboundExpr):
     """A column by its position in the row of the scope, as * selects it."""
 
@@ -167,7 +177,7 @@ class UnboundColumn(UnboundExpr):
     span: TextSpan | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundLiteral(UnboundExpr):
     """A value as written; without a type it adopts one from its context."""
 
@@ -176,14 +186,14 @@ class UnboundLiteral(UnboundExpr):
     span: TextSpan | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundNow(UnboundExpr):
     """now() of a query that is kept fresh while time passes."""
 
     span: TextSpan | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundParameter(UnboundExpr):
     """A value that is given when the statement is executed, by number."""
 
@@ -192,7 +202,7 @@ class UnboundParameter(UnboundExpr):
     span: TextSpan | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundCall(UnboundExpr):
     """A function or operator by name. `definition`: of a user function."""
 
@@ -206,7 +216,7 @@ class UnboundCall(UnboundExpr):
         return self.args
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundCast(UnboundExpr):
     """CAST."""
 
@@ -219,7 +229,7 @@ class UnboundCast(UnboundExpr):
         return (self.operand,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundCase(UnboundExpr):
     """CASE WHEN … THEN … ELSE … END; without an ELSE it is NULL."""
 
@@ -241,7 +251,7 @@ class UnboundCase(UnboundExpr):
         return UnboundCase(self.branches, as_unbound(result))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundAggregate(UnboundExpr):
     """An aggregate of a group; `argument` None is count(*), or a function without arguments. `more`: further arguments.
     `order`: of the rows, by ORDER BY after the arguments or, if `is_within_group`, in WITHIN GROUP. `definition`: of a
@@ -268,7 +278,7 @@ class UnboundAggregate(UnboundExpr):
         return replace(self, condition=both, span=None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundGrouping(UnboundExpr):
     """grouping(…): for each group expression in `args` a bit, the last one the lowest, that is 1 if it is not in the
     grouping set of the row."""
@@ -281,7 +291,7 @@ class UnboundGrouping(UnboundExpr):
         return self.args
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundWindow(UnboundExpr):
     """A window function: the call of an aggregate, or of another function, over a window."""
 
@@ -333,7 +343,7 @@ class SubqueryUse(Enum):
     ALL = auto()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnboundSubquery(UnboundExpr):
     """A query in an expression. `query` is the syntax tree of the front end that made it. `operands`: what IN, ANY or
     ALL compare with its columns. `comparison`: the function that ANY or ALL compare with."""
@@ -349,20 +359,30 @@ class UnboundSubquery(UnboundExpr):
         return self.operands
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Named:
     """An output column: a term and its name."""
 
     term: UnboundExpr
     name: str
 
+    def __repr__(self) -> str:
+        from relational.expr.python_text import named_text
 
-@dataclass(frozen=True, slots=True)
+        return named_text(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Ordered:
     """A sort key: a term and its order."""
 
     term: UnboundExpr
     order: OrderType = OrderType()  # noqa: RUF009 - an immutable value
+
+    def __repr__(self) -> str:
+        from relational.expr.python_text import key_text
+
+        return key_text(self)
 
 
 def col(name: str) -> Name:
@@ -410,6 +430,18 @@ def _chained(function: str, first: UnboundExpr, other: object) -> UnboundCall:
 def has_aggregate(term: UnboundExpr) -> bool:
     """Whether the expression contains an aggregate, or grouping(…), which are of groups."""
     return _contains(term, UnboundAggregate, UnboundGrouping)
+
+
+def is_alike(first: Any, second: Any) -> bool:
+    """Whether two expressions are written alike, wherever they stand."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, UnboundExpr | Ordered | UnboundWindowSpec | UnboundFrame):
+        names = (each.name for each in fields(first) if each.name != "span")
+        return all(is_alike(getattr(first, name), getattr(second, name)) for name in names)
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(is_alike, first, second))
+    return bool(first == second)
 
 
 def has_name(term: UnboundExpr) -> bool:

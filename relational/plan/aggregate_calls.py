@@ -22,7 +22,7 @@ from relational.expr.bind import (
 from relational.expr.eval import evaluate_constant
 from relational.expr.expression import Expression, Literal, input_columns
 from relational.expr.unbound import Ordered, TextSpan, UnboundAggregate, UnboundExpr
-from relational.types.data_type import DataType, TypeKind
+from relational.types.data_type import DataType
 from relational.types.ordering import OrderType, SortKey
 from relational.udf.function import UserFunction
 
@@ -137,9 +137,6 @@ def _type_of(
     kind: AggKind, arguments: Sequence[Expression], constants: Sequence[Literal], term: UnboundAggregate
 ) -> DataType:
     first = arguments[0] if arguments else None
-    is_text = first is not None and first.data_type.kind is TypeKind.VARCHAR
-    if first is not None and is_text and is_unknown(first) and kind is not AggKind.COUNT and not kind.gathers:
-        raise BindError(f"{term.function} of a constant text", **error_span(span_of(term)))
     data_type = aggregate_type(kind, None if first is None else first.data_type)
     if data_type is None or (kind.is_of_pairs and not all(each.data_type.is_numeric for each in arguments)):
         what = ", ".join(str(each.data_type) for each in arguments) or "*"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import TypeAlias
 
 from relational.errors import BindError
@@ -17,9 +18,10 @@ from relational.expr.bind import (
     error_span,
     span_of,
 )
-from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns
+from relational.expr.expression import Expression, InputRef, Literal, OuterRef, input_columns, walk
 from relational.expr.unbound import (
     Name,
+    TextSpan,
     UnboundAggregate,
     UnboundColumn,
     UnboundExpr,
@@ -27,6 +29,7 @@ from relational.expr.unbound import (
     has_aggregate,
     has_joined_value,
     has_only_set_values,
+    is_alike,
 )
 from relational.plan.aggregate_calls import BoundCall, bound_call
 from relational.plan.logical import Aggregate, Expand, LogicalPlan, Project, Share, Union
@@ -60,20 +63,44 @@ class GroupBinder(ExprBinder):
         self._sets_of_groups = SetFunctions()
         self._of_groups = ExprBinder(scope, sets=self._sets_of_groups)
         self._groups: list[Expression] = []
+        self._constants: list[tuple[UnboundExpr, int]] = []  # groups that are constants, by what is written
         bound = list(map(self._of_groups.bind, groups))
-        for group in bound:
-            if group not in self._groups and not isinstance(group, Literal):
-                self._groups.append(group)
+        has_constants = grouping_sets is not None or not any(map(input_columns, bound))
+        positions = list(map(self._position, groups, bound, repeat(has_constants)))
         self._has_set_calls = self._sets_of_groups.freeze()
         self._grouping_sets = [tuple(range(len(self._groups)))] if grouping_sets is None else [
-            tuple(dict.fromkeys(self._groups.index(bound[at]) for at in each if bound[at] in self._groups))
-            for each in grouping_sets
+            tuple(dict.fromkeys(positions[at] for at in each)) for each in grouping_sets
         ]
         self._share = share or _next_share
         self._calls: list[BoundCall] = []
 
+    def _position(self, term: UnboundExpr, group: Expression, has_constants: bool) -> int:
+        """The position of a group, -1 of a constant that groups nothing. One that a grouping set may leave out, or
+        without which there would be no group, is a group."""
+        if has_constants and not input_columns(group):
+            known = self._constant(term)
+            if known is not None:
+                return known.index
+            self._constants.append((term, len(self._groups)))
+            self._groups.append(group)
+            return len(self._groups) - 1
+        if isinstance(group, Literal):
+            return -1
+        if group not in self._groups:
+            self._groups.append(group)
+        return self._groups.index(group)
+
+    def _constant(self, term: UnboundExpr) -> InputRef | None:
+        """The group that a constant item of the SELECT list is. As in PostgreSQL, an equal constant elsewhere is none.
+        """
+        at = next((at for group, at in self._constants if group is term), None)
+        return None if at is None else InputRef(at, self._groups[at].data_type)
+
     def bind(self, term: UnboundExpr) -> Expression:
         """Binds the term over groups and aggregates. BindError for a column that is neither grouped nor aggregated."""
+        constant = self._constant(term)
+        if constant is not None:
+            return constant
         if isinstance(term, UnboundAggregate):
             return self._aggregate(term)
         if isinstance(term, UnboundGrouping):
@@ -160,14 +187,9 @@ class GroupBinder(ExprBinder):
 
     def _grouping(self, term: UnboundGrouping) -> Expression:
         """The bits of grouping(…), from the number of the set."""
-        bound = [self._input.bind(each) for each in term.args]
-        for each, written in zip(bound, term.args, strict=True):
-            if each not in self._groups:
-                message = "an argument of grouping() must stand in GROUP BY"
-                raise BindError(message, **error_span(span_of(written) or term.span))
-        if not 1 <= len(bound) <= MOST_BITS:
+        if not 1 <= len(term.args) <= MOST_BITS:
             raise BindError(f"grouping() takes 1 to {MOST_BITS} arguments", **error_span(term.span))
-        positions = [self._groups.index(each) for each in bound]
+        positions = [self._group_written(each, term.span) for each in term.args]
         bits = [
             sum((at not in each) << bit for bit, at in enumerate(reversed(positions))) for each in self._grouping_sets
         ]
@@ -176,6 +198,17 @@ class GroupBinder(ExprBinder):
         number = InputRef(len(self._groups), SET_TYPE)
         return call("subscript", [Literal(bits, DataType.list_of(SET_TYPE)), number])
 
+    def _group_written(self, term: UnboundExpr, span: TextSpan | None) -> int:
+        """The position of the group that is written as an argument of grouping(…)."""
+        bound = self._input.bind(term)
+        if bound in self._groups and input_columns(bound):
+            return self._groups.index(bound)
+        for group, at in self._constants:
+            if is_alike(group, term):
+                return at
+        message = "an argument of grouping() must stand in GROUP BY"
+        raise BindError(message, **error_span(span_of(term) or span))
+
     def _ties(self, plan: LogicalPlan) -> list[Expression]:
         """The columns that decide the order of rows which are equal in that of a call."""
         key = plan.stream_key if any(each.kind.collects for each in self._calls) else None
@@ -183,10 +216,22 @@ class GroupBinder(ExprBinder):
 
     def _aggregate(self, term: UnboundAggregate) -> Expression:
         bound = bound_call(term, self._input)
+        if _is_of_outer_query(bound):
+            message = f"{term.function} of columns of the query around the subquery only is an aggregate of that query"
+            reason = "which is not supported here: compute it there, in a subquery of its FROM"
+            raise BindError(f"{message}, {reason}", **error_span(term.span))
         if bound not in self._calls:
             self._calls.append(bound)
         first = len(self._groups) + self._has_grouping_sets
         return InputRef(first + self._calls.index(bound), bound.data_type)
+
+
+def _is_of_outer_query(bound: BoundCall) -> bool:
+    """Whether all columns of a call are of a query around this one: SQL then takes it for an aggregate of that query.
+    """
+    parts = [*bound.expressions, *(() if bound.condition is None else (bound.condition,))]
+    found = [node for part in parts for node in walk(part) if isinstance(node, InputRef | OuterRef)]
+    return bool(found) and all(isinstance(node, OuterRef) for node in found)
 
 
 def _next_share(plan: LogicalPlan) -> Share:

@@ -37,8 +37,8 @@ _HEAD = re.compile(
 
 
 def bind_insert(piece: Piece, context: BindContext) -> Insert:
-    """INSERT INTO table [(columns)] {VALUES … | SELECT …} [RETURNING …]; without a column list, the last columns may be
-    omitted."""
+    """INSERT INTO table [(columns)] {VALUES … | SELECT … | DEFAULT VALUES} [RETURNING …]; without a column list, the
+    last columns may be omitted."""
     piece, returning = parted(piece)
     head, rows = _parted(piece)
     reader = TokenReader(head)
@@ -54,6 +54,9 @@ def bind_insert(piece: Piece, context: BindContext) -> Insert:
 
 def _inserted(reader: TokenReader, rows: Piece | None, table: TableCatalog, context: BindContext) -> LogicalPlan:
     """The rows of an INSERT. `rows`: VALUES, if they follow what is left of the reader, which otherwise has all."""
+    if reader.accept("DEFAULT", "VALUES"):
+        reader.finish()
+        return Values(table.schema, (stored_row(table, {}),))
     columns = _target_columns(reader, table)
     if rows is not None:
         reader.finish()

@@ -21,6 +21,25 @@ STATEMENTS = {
 }
 """By the first word of a statement."""
 OR_REPLACE = "OR REPLACE is for functions: IF NOT EXISTS keeps what there is, and DROP … before CREATE replaces it"
+_GENERATED_ID = "a table without a PRIMARY KEY has an id of its own for each row, which is not shown"
+CREATE = {
+    "UNIQUE": "no index is UNIQUE: the PRIMARY KEY of a table is what is there once",
+    "TEMP": "there are no temporary tables: WITH names a query for one statement",
+    "TEMPORARY": "there are no temporary tables: WITH names a query for one statement",
+    "SEQUENCE": f"there are no sequences: {_GENERATED_ID}",
+    "TRIGGER": "there are no triggers: a materialized view follows its tables",
+    "TYPE": "there are no types of one's own: STRUCT<name type, …> is written in the column",
+}
+"""By the word after CREATE."""
+TYPES = {word: f"there is no type {word.upper()}: {_GENERATED_ID}" for word in (
+    "serial", "bigserial", "smallserial", "serial2", "serial4", "serial8")}
+"""Of columns."""
+COLUMN_CLAUSES = {
+    "GENERATED": f"no column is generated: {_GENERATED_ID}, and a view computes columns from others",
+}
+"""By the word in the definition of a column."""
+LIKE = "LIKE is not supported here: CREATE TABLE … AS SELECT * FROM … LIMIT 0 has the columns of another table"
+INDEX_OF_EXPRESSION = "an index is of columns, not of expressions: it can be of a materialized view that computes one"
 INSERT_OR = f"INTO is expected here: {_RULE}"
 
 _CONFLICT = re.compile(r"(on\s+)?(conflict|duplicate\s+key)\b", re.IGNORECASE)

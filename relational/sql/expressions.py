@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -512,6 +513,15 @@ class Translator:
         except (ValueError, OverflowError):
             raise ParseError("an escape in this text is no character", **error_span(span)) from None
 
+    def _continued(self, node: exp.Concat) -> UnboundLiteral:
+        """A text in pieces, each of which begins in a line of its own."""
+        pieces, whole = node.expressions, self.tree.piece
+        for before, after in pairwise(pieces):
+            end, start = (self.span(before) or (0, 0))[1], (self.span(after) or (0, 0))[0]
+            if "\n" not in whole.text[end:start]:
+                raise ParseError("a text goes on in another line only", **error_span(self.span(after)))
+        return UnboundLiteral("".join(self._literal(each).value for each in pieces), span=self.span(node))
+
     def _dollar_quoted(self, node: exp.RawString) -> UnboundLiteral:
         """$tag$…$tag$, without escapes."""
         source = self.tree.source(node)
@@ -657,6 +667,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Translator, Any], UnboundExpr]] = {
     exp.Literal: Translator._literal,
     exp.ByteString: Translator._escaped,
     exp.RawString: Translator._dollar_quoted,
+    exp.Concat: Translator._continued,
     exp.Collate: Translator._collated,
     exp.Placeholder: Translator._parameter,
     exp.Null: lambda self, node: UnboundLiteral(None, span=self.span(node)),

@@ -8,13 +8,16 @@ Lookahead is limited to a few tokens, so parsing is linear in the text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
+from inspect import signature
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.risingwave import RisingWave
 from sqlglot.errors import ParseError
 from sqlglot.parsers.risingwave import RisingWaveParser
+from sqlglot.tokenizer_core import TokenizerCore
 from sqlglot.tokens import Token, TokenType
 
 OWN = "own"
@@ -24,8 +27,8 @@ _INTERVAL_UNITS = frozenset(
     for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
     for plural in ("", "S")
 )
-
-
+_DOLLAR_TAG = re.compile(r"\$(?:[^\W\d]\w*)?\$")
+"""What a text begins with whose quotes are dollar signs: its tag, if it has one, begins with a letter."""
 _OPERATORS = {
     TokenType.ARROW: "json_get",
     TokenType.DARROW: "json_get_text",
@@ -285,7 +288,13 @@ class TextParser(RisingWaveParser):
         return node
 
     def _parse_primary(self) -> exp.Expr | None:
-        """A number, also one that begins with its point, as one literal."""
+        """A number, also one that begins with its point, as one literal; a text in pieces as all of them."""
+        if self._is_next(TokenType.STRING) and self._next and self._next.token_type is TokenType.STRING:
+            pieces = []
+            while self._is_next(TokenType.STRING):
+                token = self._taken()
+                pieces.append(self._spanning(exp.Literal.string(token.text), token))
+            return self.expression(exp.Concat(expressions=pieces))
         if self._is_next(TokenType.DOT) and self._next and self._next.token_type is TokenType.NUMBER:
             point = self._curr
             self._advance(2)
@@ -402,6 +411,19 @@ class TextParser(RisingWaveParser):
         return node
 
 
+class TextScanner(TokenizerCore):
+    """sqlglot's scanner, for which a number after a dollar sign begins no tag: `$1,$2` are two parameters."""
+
+    def _scan_string(self, start: str) -> bool:
+        if start == "$" and not _DOLLAR_TAG.match(self.sql, self._start):
+            self._add(TokenType.PARAMETER)
+            return True
+        return super()._scan_string(start)
+
+
+_SETTINGS = tuple(signature(TokenizerCore).parameters)
+
+
 class Text(RisingWave):
     """The dialect of statements; no token starts a command, all words are words, subscripts are as written."""
 
@@ -410,6 +432,10 @@ class Text(RisingWave):
     class Tokenizer(RisingWave.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar = {word: kind for word, kind in RisingWave.Tokenizer.KEYWORDS.items() if word != "?::"}
+
+        def _init_core(self) -> TokenizerCore:
+            plain = super()._init_core()
+            return TextScanner(**{name: getattr(plain, name) for name in _SETTINGS})
 
     Parser = TextParser
 

@@ -107,6 +107,12 @@ def _join(node: exp.Join) -> Words:
     return tuple(word.upper() for word in words if word)
 
 
+def _materialized(node: exp.CTE) -> Words:
+    """[NOT] MATERIALIZED, which is refused where the query is bound."""
+    is_materialized = node.args.get("materialized")
+    return () if is_materialized is None else ("MATERIALIZED",) if is_materialized else ("NOT", "MATERIALIZED")
+
+
 KNOWN: dict[type[exp.Expr], Known] = {
     exp.Add: _pair(TokenType.PLUS),
     exp.Sub: _pair(TokenType.DASH),
@@ -166,6 +172,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.Literal: _known("this is_string"),
     exp.ByteString: _known("this"),
     exp.RawString: _known("this"),
+    exp.Concat: _known("expressions"),
     exp.Column: _known("this table db catalog"),
     exp.Dot: _known("this expression"),
     exp.Identifier: _known("this quoted"),
@@ -187,7 +194,7 @@ KNOWN: dict[type[exp.Expr], Known] = {
     exp.With: _known(
         "expressions recursive", lambda node: ("WITH", "RECURSIVE") if node.args.get("recursive") else ("WITH",)
     ),
-    exp.CTE: _known("this alias"),
+    exp.CTE: _known("this alias materialized", _materialized),
     exp.From: _known("this", ("FROM",)),
     exp.Join: _known("this on side kind using method", _join),
     exp.Where: _known("this", ("WHERE",)),
@@ -293,6 +300,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Limit: "LIMIT",
     exp.Offset: "OFFSET",
     exp.Fetch: "FETCH",
+    exp.LimitOptions: "FETCH FIRST",
     exp.Values: "VALUES",
     exp.Table: "a table",
     exp.Concat: "a text in pieces",
@@ -310,6 +318,8 @@ CLAUSES = {
     "columns": "a list of columns",
     "query": "a subquery",
     "limit_options": "WITH TIES or PERCENT",
+    "percent": "PERCENT",
+    "with_ties": "WITH TIES",
     "method": "this kind",
     "this": "what is before it",
 }

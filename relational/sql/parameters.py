@@ -17,7 +17,7 @@ from relational.expr.expression import Literal
 from relational.expr.parameters import parameter
 from relational.expr.unbound import TextSpan, UnboundCast, UnboundExpr, UnboundLiteral, UnboundParameter
 from relational.sql.tree import Tree
-from relational.types.data_type import DataType
+from relational.types.data_type import DataType, TypeKind
 
 Given = Sequence[object] | Mapping[str, object]
 """Values of parameters: in order, or by name."""
@@ -59,8 +59,9 @@ class Parameters:
             self.constants.add(number)
         elif value.value is not None:
             return UnboundParameter(number + 1, value.data_type, span)
-        constant = UnboundLiteral(value.value, span=span)
-        return constant if is_count else UnboundCast(constant, value.data_type, span)  # no position of a column
+        constant = UnboundLiteral(value.value, value.data_type if value.data_type.is_nested else None, span)
+        is_open = value.data_type.kind is TypeKind.VARCHAR  # like a text, or NULL, as written
+        return constant if is_count or is_open else UnboundCast(constant, value.data_type, span)  # no position
 
     def now(self) -> UnboundExpr | None:
         """The time of the statement as a parameter; None if it is a constant as all others."""

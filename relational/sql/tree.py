@@ -201,7 +201,7 @@ def _unsupported_part(node: exp.Expr, name: str, part: object, tree: Tree) -> Pa
     span = tree.location(first) if isinstance(first, exp.Expr) else None
     clause = CLAUSES.get(name, name.strip("_").upper())
     whole = clause if isinstance(node, exp.Select) else f"{clause} of {_called(node, tree)}"
-    return _error(f"{whole} is not supported", span or tree.location(node), tree)
+    return _error(f"{whole} is not supported", span or tree.location(node) or tree.location(node.parent), tree)
 
 
 def _called(node: exp.Expr, tree: Tree) -> str:

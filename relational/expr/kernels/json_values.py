@@ -401,6 +401,9 @@ def json_value(value: Any, data_type: DataType) -> Any:
 
 
 def _plain_text(value: Any) -> str:
+    if isinstance(value, datetime | time) and value.microsecond:
+        whole, fraction = value.isoformat(timespec="microseconds").split(".")
+        return f"{whole}.{fraction[:6].rstrip('0')}{fraction[6:]}"
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):

@@ -28,12 +28,12 @@ _MONTHS = (
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _ROMAN_MONTHS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 _PATTERN = re.compile(
-    r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<fill>FM|fm)?(?P<word>'
+    r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<fill>FM|fm|TM|tm)?(?P<word>'
     r"HH24|HH12|HH|MI|SSSSS|SSSS|SS|MS|US|FF[1-6]|A\.M\.|P\.M\.|a\.m\.|p\.m\.|AM|PM|am|pm|Y,YYY|YYYY|IYYY|YYY|IYY|"
     r"YY|IY|IDDD|ID|IW|I|Y|B\.C\.|A\.D\.|b\.c\.|a\.d\.|BC|AD|bc|ad|MONTH|Month|month|MON|Mon|mon|MM|DAY|Day|day|"
     r"DY|Dy|dy|DDD|DD|D|WW|W|CC|J|Q|RM|rm|TZH|TZM|TZ|OF|"
     r"hh24|hh12|hh|mi|sssss|ssss|ss|ms|us|ff[1-6]|y,yyy|yyyy|iyyy|yyy|iyy|yy|iy|iddd|id|iw|i|y|mm|ddd|dd|d|ww|w|cc|j|"
-    r"q|tzh|tzm|tz|of)(?P<ordinal>TH|th)?|(?P<other>FX|fx|.)",
+    r"q|tzh|tzm|tz|of)(?P<ordinal>TH|th)?|(?P<other>FX|fx|TM|tm|.)",
     re.DOTALL,
 )
 _STYLED = ("am", "pm", "a.m.", "p.m.", "bc", "ad", "b.c.", "a.d.", "month", "mon", "day", "dy", "rm", "tz")
@@ -78,7 +78,7 @@ def _template(text: str) -> tuple[_Part, ...]:
             parts.append(_Part(word, "", match["fill"] is None, match["ordinal"] or ""))
         elif match["quoted"] is not None:
             parts.append(_Part(text=re.sub(r"\\(.)", r"\1", match["quoted"])))
-        elif match["other"] not in ("FX", "fx"):
+        elif match["other"].upper() not in ("FX", "TM"):
             parts.append(_Part(text=match["other"]))
     return tuple(parts)
 

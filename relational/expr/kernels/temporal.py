@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 
 from relational.expr.eval_context import EvalContext, Value, from_numbers, numbers, valid_rows
 from relational.expr.kernels.arithmetic import decimal_result
-from relational.expr.kernels.comparison import INTERVAL_LAYOUT, interval_length
+from relational.expr.kernels.comparison import INTERVAL_LAYOUT
 from relational.expr.kernels.decimal import ADD, decimal_arithmetic
 from relational.expr.signature import Kernel
 from relational.types.data_type import DataType, TypeKind
-from relational.types.interval import MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
+from relational.types.interval import DAYS_PER_MONTH, MAX_DAYS, MICROSECONDS_PER_DAY, MIN_DAYS
 
 OUT_OF_RANGE = "date or time out of range"
 SECONDS_PER_DAY = 86_400
+SECONDS_PER_YEAR = 1461 * SECONDS_PER_DAY // 4  # of 365.25 days
 FIRST_MOMENT, END_OF_MOMENTS = MIN_DAYS * MICROSECONDS_PER_DAY, (MAX_DAYS + 1) * MICROSECONDS_PER_DAY
 """Microseconds from 1970-01-01 to the first moment of a TIMESTAMP, and to the end of the last one."""
 LAST_CHANGES = 66 * 365 * MICROSECONDS_PER_DAY
@@ -311,10 +312,12 @@ def _micros(array: pa.Array) -> np.ndarray:
 
 
 def _length_in_seconds(evaluation: EvalContext, array: pa.Array, data_type: DataType) -> pa.Array:
-    """The length of an INTERVAL; fails where the seconds have more digits than the result."""
-    days, rest = interval_length(array)
-    seconds, micros = np.divmod(rest, 1_000_000)
-    seconds += days * SECONDS_PER_DAY
+    """The length of an INTERVAL, in which a year is 365.25 days and each further month 30, unlike where intervals are
+    compared [R4]; fails where the seconds have more digits than the result."""
+    months, days, time = interval_parts(array)
+    years = np.sign(months) * (np.abs(months) // 12)
+    seconds, micros = np.divmod(time, 1_000_000)
+    seconds += years * SECONDS_PER_YEAR + ((months - 12 * years) * DAYS_PER_MONTH + days) * SECONDS_PER_DAY
     whole = pa.array(seconds).cast(pa.decimal128(19, 0))
     fraction = from_numbers(np.stack((micros, np.zeros_like(micros)), axis=1).reshape(-1).view("V16"), data_type.arrow)
     data, faults = decimal_arithmetic(

@@ -26,6 +26,10 @@ _PATTERNS = {
     TypeKind.TIMESTAMP: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
     TypeKind.TIMESTAMPTZ: rf"^{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?$",
 }
+_PLAIN_BELOW = {TypeKind.REAL: 1e6, TypeKind.DOUBLE: 1e15}
+"""Texts of numbers from here on have an exponent."""
+_ARROW_PLAIN_BELOW = 1e10
+"""And in Arrow some of these."""
 MOST_OF_A_UNIT = 1e16  # of the smallest unit, and of any: more than an interval can represent
 _UNITS = {
     "microsecond": (0, 0, 1),
@@ -83,11 +87,30 @@ def to_text(array: pa.Array, source: DataType) -> pa.Array:
     text = array.cast(pa.string())
     if source.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMPTZ, TypeKind.TIME):
         text = pc.replace_substring_regex(text, r"\.?0+(Z?)$", r"\1") if _has_fraction(text) else text
-        return pc.replace_substring_regex(text, "Z$", "+00:00")
-    if source.is_float:
+        return pc.replace_substring_regex(text, "Z$", "+00")
+    return _float_text(array, text, _PLAIN_BELOW[source.kind]) if source.is_float else text
+
+
+def _float_text(array: pa.Array, text: pa.Array, plain_below: float) -> pa.Array:
+    """The shortest text of a REAL or DOUBLE, from Arrow's; with an exponent of two digits at least if it is below
+    0.0001, or not below `plain_below`."""
+    values = np.abs(array.to_numpy(zero_copy_only=False))
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        values[~is_finite] = 0.0
         for spelled, standard in (("nan", "NaN"), ("inf", "Infinity")):
             text = pc.replace_substring(text, spelled, standard)
-    return text
+    is_short = ((values > 0) & (values < 1e-4)) | (values >= plain_below)
+    is_other = is_short | (values >= _ARROW_PLAIN_BELOW)
+    if not is_other.any():
+        return text
+    other, short = array.filter(pa.array(is_other)).to_numpy(), is_short[is_other]
+    texts = [
+        np.format_float_scientific(value, trim="-", exp_digits=2) if is_scientific
+        else np.format_float_positional(value, trim="-")
+        for value, is_scientific in zip(other, short, strict=True)
+    ]
+    return pc.replace_with_mask(text, pa.array(is_other), pa.array(texts, pa.string()))
 
 
 def _has_fraction(text: pa.Array) -> bool:

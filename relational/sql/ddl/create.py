@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from sqlglot.tokens import TokenType
 
@@ -17,6 +18,7 @@ from relational.expr.unbound import TextSpan
 from relational.plan.changes import column_of, writable
 from relational.plan.logical import EmitOnWindowClose, LogicalPlan, Project
 from relational.plan.view import index_of, plain_view_of, sink_into, sink_of, view_of
+from relational.sql import elsewhere
 from relational.sql.context import BindContext
 from relational.sql.ddl.create_function import bind_create_function
 from relational.sql.ddl.create_table import read_table, source_of, table_as, table_of
@@ -32,7 +34,6 @@ from relational.sql.ddl.options import (
     take_vnode_count,
 )
 from relational.sql.dml import read_columns
-from relational.sql.elsewhere import OR_REPLACE
 from relational.sql.expressions import Translator
 from relational.sql.lexer import Piece, TokenReader
 from relational.sql.names import read_name, read_schema_name, resolved, schema_of
@@ -55,6 +56,9 @@ from relational.sql.system_catalog import SYSTEM_SCHEMAS
 from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
+Create: TypeAlias = Callable[[TokenReader, BindContext, bool, str], Statement]
+"""Binds what follows IF NOT EXISTS, which stands there or not, of the statement with this text."""
+
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
     """CREATE TABLE, SOURCE, MATERIALIZED VIEW, VIEW, SINK, INDEX, SCHEMA or DATABASE [IF NOT EXISTS] ..., and user
@@ -67,11 +71,27 @@ def bind_create(piece: Piece, context: BindContext) -> Statement:
         return create_subscription(reader, context, reader.accept("IF", "NOT", "EXISTS"))
     for words, create in _CREATABLE.items():
         if reader.accept(*words):
-            if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-            return create(reader, context, if_not_exists, piece.source.strip())
+            if reader.accept("IF", "NOT", "EXISTS"):
+                return _unless_known(create, reader, context, piece.source.strip())
+            return create(reader, context, False, piece.source.strip())
     if reader.begins("OR", "REPLACE"):
-        raise reader.fail(OR_REPLACE)
+        raise reader.fail(elsewhere.OR_REPLACE)
+    for word, reason in elsewhere.CREATE.items():
+        if reader.begins(word):
+            raise reader.fail(reason)
     raise reader.fail(f"{listed((*_CREATABLE, ('SUBSCRIPTION',), ('FUNCTION',), ('AGGREGATE',)))} is expected here")
+
+
+def _unless_known(create: Create, reader: TokenReader, context: BindContext, definition: str) -> Statement:
+    """CREATE … IF NOT EXISTS. Where an object has the name already, what is written need not be valid."""
+    rest = TokenReader(reader.rest())
+    try:
+        return create(reader, context, True, definition)
+    except BindError:
+        known = None if create in (_schema, _database) else context.catalog.find(read_name(rest, "an object")[0])
+        if known is None:
+            raise
+        return CreateView(known, if_not_exists=True)
 
 
 def listed(choices: Iterable[tuple[str, ...]]) -> str:
@@ -302,7 +322,10 @@ def _key(reader: TokenReader, table: TableCatalog) -> SortKey:
 
 def _column(reader: TokenReader, table: TableCatalog) -> int:
     span = reader.span
-    return column_of(table, reader.name("a column"), span)
+    name = reader.name("a column")
+    if reader.begins("("):
+        raise BindError(elsewhere.INDEX_OF_EXPRESSION, **error_span(span))
+    return column_of(table, name, span)
 
 
 def _schema(reader: TokenReader, context: BindContext, if_not_exists: bool, definition: str) -> CreateSchema:
@@ -324,7 +347,7 @@ def _in_schema(table: TableCatalog, context: BindContext, name: ObjectName, span
     return replace(table, schema_id=schema_of(context.catalog, name.schema, name.database, span).id)
 
 
-_CREATABLE: dict[tuple[str, ...], Callable[[TokenReader, BindContext, bool, str], Statement]] = {
+_CREATABLE: dict[tuple[str, ...], Create] = {
     ("TABLE",): _table,
     ("SOURCE",): _source,
     ("MATERIALIZED", "VIEW"): _materialized_view,

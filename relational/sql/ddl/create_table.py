@@ -26,6 +26,7 @@ from relational.expr.expression import InputRef
 from relational.expr.unbound import TextSpan
 from relational.plan.changes import default_of, stored_row
 from relational.plan.logical import LogicalPlan, Project
+from relational.sql import elsewhere
 from relational.sql.ddl.options import (
     CONNECTOR,
     TABLE_OPTIONS,
@@ -51,6 +52,7 @@ _LIMITED = re.compile(
     r"char|character|(?:varchar|(?:char|character)(?:\s+varying)?)\s*\(\s*(?P<length>[0-9]{1,9})\s*\)", re.IGNORECASE
 )
 _BEFORE_QUERY = (("AS",), ("WITH",), ("APPEND", "ONLY"), ("ON", "CONFLICT"))
+_CONSTRAINTS = (("UNIQUE", "("), ("CHECK", "("), ("FOREIGN", "KEY"), ("EXCLUDE", "USING"))
 _OPENING, _CLOSING = (TokenType.L_PAREN, TokenType.LT), (TokenType.R_PAREN, TokenType.GT)
 
 
@@ -103,11 +105,16 @@ def read_table(reader: TokenReader, name: str, *, has_query: bool = False) -> Ta
 
 
 def _read_element(reader: TokenReader, table: TableSyntax) -> None:
-    """Parses one column, or a PRIMARY KEY or WATERMARK of the table."""
+    """Parses one column, or a PRIMARY KEY, with or without a name of its own, or WATERMARK of the table."""
     span = reader.span
+    is_named = reader.accept("CONSTRAINT") and bool(reader.name("a constraint"))
     if reader.accept("PRIMARY", "KEY"):
         _set_key(table, _names(reader), span)
         return
+    if is_named or any(reader.begins(*words) for words in _CONSTRAINTS):
+        raise reader.fail("PRIMARY KEY is the only constraint of a table")
+    if reader.begins("LIKE"):
+        raise reader.fail(elsewhere.LIKE)
     if reader.accept("WATERMARK", "FOR"):
         if table.watermark is not None:
             raise BindError("a table has one WATERMARK", **error_span(span))
@@ -124,6 +131,9 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
     if max_length is not None:
         table.max_lengths[name] = max_length
     while (token := reader.peek()) is not None and token.token_type not in (*_CLOSING, TokenType.COMMA):
+        if reader.accept("CONSTRAINT"):
+            reader.name("a constraint")
+            token = reader.peek() or token
         span = reader.span
         if reader.accept("PRIMARY", "KEY"):
             _set_key(table, [name], span)
@@ -132,7 +142,8 @@ def _read_element(reader: TokenReader, table: TableSyntax) -> None:
         elif reader.accept("NOT", "NULL"):
             table.not_null.add(name)
         elif not reader.accept("NULL"):
-            raise reader.fail(f"{token.text} is not supported in a column: PRIMARY KEY, NOT NULL and DEFAULT are")
+            reason = f"{token.text} is not supported in a column: PRIMARY KEY, NOT NULL and DEFAULT are"
+            raise reader.fail(elsewhere.COLUMN_CLAUSES.get(token.text.upper(), reason))
 
 
 def _read_watermark(reader: TokenReader, span: TextSpan) -> WatermarkSyntax:
@@ -156,7 +167,8 @@ def read_column(reader: TokenReader) -> ColumnCatalog:
         elif reader.accept("NOT", "NULL"):
             not_null = True
         elif not reader.accept("NULL"):
-            raise reader.fail(f"{token.text} is not supported in a new column: NOT NULL and DEFAULT are")
+            reason = f"{token.text} is not supported in a new column: NOT NULL and DEFAULT are"
+            raise reader.fail(elsewhere.COLUMN_CLAUSES.get(token.text.upper(), reason))
     return ColumnCatalog(name, 0, data_type, default=default, not_null=not_null, max_length=max_length)
 
 
@@ -205,6 +217,8 @@ def _read_column_type(reader: TokenReader) -> tuple[DataType, int | None]:
     if end == start:
         raise reader.fail("the type of the column is expected here")
     text = reader.text_between(start, end)
+    if text.lower() in elsewhere.TYPES:
+        raise BindError(elsewhere.TYPES[text.lower()], start=start, end=end)
     limited = _LIMITED.fullmatch(text.strip())
     if limited is not None:
         length = int(limited["length"] or 1)
@@ -227,6 +241,8 @@ def _begins_constraint(text: str) -> bool:
         "UNIQUE",
         "REFERENCES",
         "CHECK",
+        "CONSTRAINT",
+        "GENERATED",
         "AS",
     )
 

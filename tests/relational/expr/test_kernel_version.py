@@ -48,7 +48,7 @@ def test_what_the_first_kernels_computed_otherwise(query, changed):
         ("SELECT id, iv::varchar AS t, iv / 3 AS i FROM c", ("CAST(INTERVAL AS VARCHAR)", "divide(INTERVAL, DOUBLE)")),
         ("SELECT id, to_char(iv, 'dd') AS t FROM c", ("to_char(INTERVAL, VARCHAR)",)),
         ("SELECT COUNT(*) AS n FROM c WHERE t SIMILAR TO 'a%'", ("similar_to(VARCHAR, VARCHAR)",)),
-        ("SELECT id, t::int AS a, d::numeric AS n, n + m AS s, iv + iv AS i, extract(epoch FROM iv) AS e FROM c", ()),
+        ("SELECT id, t::int AS a, d::numeric AS n, n + m AS s, iv + iv AS i, extract(day FROM iv) AS e FROM c", ()),
     ],
 )
 def test_what_the_second_kernels_compute_otherwise(query, changed):
@@ -109,6 +109,29 @@ def test_what_the_fourth_kernels_compute_otherwise(query, changed):
 def test_what_the_fifth_kernels_compute_otherwise(query, changed):
     statement = view(query)
     assert kernels_changed(statement.plan, 4) == changed
+    assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "changed"),
+    [
+        ("SELECT id, extract(epoch FROM iv) AS a, date_part('epoch', iv) AS b FROM c",
+         ("extract_epoch(INTERVAL)",)),
+        ("SELECT id, d::varchar AS a, tz::varchar AS b, ARRAY[d]::varchar AS c FROM c",
+         ("CAST(DOUBLE AS VARCHAR)", "CAST(TIMESTAMPTZ AS VARCHAR)", "CAST(DOUBLE[] AS VARCHAR)")),
+        ("SELECT id, 'at ' || tz AS a FROM c", ("CAST(TIMESTAMPTZ AS VARCHAR)",)),
+        ("SELECT id, to_jsonb(ts) AS a, jsonb_build_array(ARRAY[ts]) AS b FROM c",
+         ("to_jsonb(TIMESTAMP)", "jsonb_build_array(TIMESTAMP[])")),
+        ("SELECT id, to_char(ts, 'TMMonth') AS a, to_char(tz, t) AS b FROM c",
+         ("to_char(TIMESTAMP, VARCHAR)", "to_char(TIMESTAMPTZ, VARCHAR)")),
+        ("SELECT id, to_char(ts, 'Month') AS a, to_date(t, 'YYYY') AS b, ts::varchar AS c FROM c", ()),
+        ("SELECT id, extract(epoch FROM ts) AS a, to_jsonb(d) AS b, to_jsonb(n) AS c, n::varchar AS d FROM c", ()),
+        ("SELECT id, tand(d) AS a, n::double AS b, t::timestamptz AS c FROM c", ()),
+    ],
+)
+def test_what_the_sixth_kernels_compute_otherwise(query, changed):
+    statement = view(query)
+    assert kernels_changed(statement.plan, 5) == changed
     assert kernels_changed(statement.plan, KERNEL_VERSION) == ()
 
 

@@ -64,6 +64,49 @@ def test_a_table_without_a_key_gets_a_hidden_one():
     assert table.value_indices == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "not_null"),
+    [
+        ("CREATE TABLE t (id INT, x INT, CONSTRAINT pk PRIMARY KEY (id))", (0,), ()),
+        ("CREATE TABLE t (id INT CONSTRAINT pk PRIMARY KEY, x INT CONSTRAINT there NOT NULL DEFAULT 5)", (0,), ("x",)),
+        ('CREATE TABLE t (unique INT, "check" INT, CONSTRAINT "a b" PRIMARY KEY ("check"))', (1,), ()),
+    ],
+)
+def test_a_constraint_may_have_a_name(text, key, not_null):
+    table = one(text, case_catalog()).table
+    assert table.pk_indices == key
+    assert tuple(column.name for column in table.columns if column.not_null) == not_null
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS orders AS SELECT gone FROM pairs",
+        "CREATE VIEW IF NOT EXISTS orders AS SELECT 1 + 'x'",
+        "CREATE TABLE IF NOT EXISTS orders (id SERIAL)",
+        "CREATE INDEX IF NOT EXISTS orders ON gone (x)",
+    ],
+)
+def test_what_there_is_stays_whatever_is_written(text):
+    statement = one(text, case_catalog())
+    assert (statement.view.name, statement.if_not_exists) == ("orders", True)
+    with pytest.raises(BindError):
+        one(text.replace(" orders ", " others "), case_catalog())
+    with pytest.raises(BindError):
+        one(text.replace("IF NOT EXISTS ", ""), case_catalog())
+
+
+def test_default_values_are_those_of_all_columns():
+    statement = one("INSERT INTO shop.sold DEFAULT VALUES RETURNING price", case_catalog())
+    ((key, price),) = statement.query.rows
+    assert (key.value, price.value) == (None, Decimal("1.00"))
+
+
+def test_a_text_goes_on_in_another_line():
+    (found,) = one("SELECT 'it''s'\n  'b' -- c\n\t'd' AS x", case_catalog()).plan.expressions
+    assert found == Literal("it'sbd", DataType.VARCHAR)
+
+
 def test_a_table_as_it_is_declared():
     text = """CREATE TABLE IF NOT EXISTS "T" ("Id" BIGINT, f DOUBLE PRECISION, n NUMERIC(12, 3),
         PRIMARY KEY (f, "Id")) APPEND ONLY ON CONFLICT IGNORE WITH (connector = 'files', a.b = 3)"""
