@@ -59,7 +59,8 @@ def changes(request: Request) -> StreamingResponse:
     db: stream.Session = request.app.state.db
 
     async def events() -> AsyncIterator[str]:
-        async for batch in db.changes("revenue"):           # the rows that are there, then each change
-            yield f"data: {json.dumps(batch.to_pylist())}\n\n"
+        with db.changes("revenue") as feed:                 # until the browser leaves
+            async for batch in feed:                        # the rows that are there, then each change
+                yield f"data: {json.dumps(batch.to_pylist())}\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")

@@ -6,7 +6,8 @@ read before `to_arrow`, `get` and the like are called, or the relation is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from relational.batch import plan_query
 from relational.catalog.objects import TableCatalog
-from relational.errors import BindError
+from relational.errors import BindError, shortened
 from relational.expr.bind import ExprBinder, Scope, convert, literal
 from relational.expr.eval import constant_value
 from relational.expr.expression import NO_TIME, Call, Expression, InputRef, Literal, Parameter
@@ -37,11 +38,12 @@ from relational.plan.logical import JoinKind, Limit, LogicalPlan, Project, Scan,
 from relational.plan.logical.filter import where
 from relational.plan.set_operations import SetOperation, compared, union
 from relational.plan.using import join_by
-from relational.result import FirstRows, Result
+from relational.result import FirstRows, Result, names_of
 from relational.types.data_type import DataType
 from relational.types.schema import Schema
 
 Column = str | UnboundExpr | Named
+SortKey = str | UnboundExpr | Ordered
 
 
 class Runner(Protocol):
@@ -107,9 +109,9 @@ class Relation(Result):
             plan = keep(plan, together)
         return self.over(plan)
 
-    def select(self, *columns: Column, **named: object) -> Relation:
-        """Chosen columns: names, terms with `.alias`, or `name=term`."""
-        items = (*map(_item, columns), *_named(named))
+    def select(self, *columns: Column | Sequence[Column], **named: object) -> Relation:
+        """Chosen columns: names, terms with `.alias`, or `name=term`. Several can be one list, here and below."""
+        items = (*map(_item, _each(columns)), *_named(named))
         return self.over(select(self.plan, Selection(items)))
 
     def with_columns(self, **named: object) -> Relation:
@@ -121,7 +123,7 @@ class Relation(Result):
         return self.over(select(self.plan, Selection((Star(),), distinct=True)))
 
     def group_by(
-        self, *columns: Column, sets: Sequence[Sequence[str]] | None = None
+        self, *columns: Column | Sequence[Column], sets: Sequence[Sequence[str]] | None = None
     ) -> GroupedRelation:
         """Groups of rows with equal values; `.agg` defines the aggregates of each. `sets`: grouping sets, each by names
         of the columns; columns that are not in the set of a row are NULL.
@@ -129,7 +131,7 @@ class Relation(Result):
             orders.group_by("region").agg(n=f.count()).order_by("n").fetchall()         # [('ASIA', 1), ('EUROPE', 2)]
             orders.group_by("region", "id", sets=[("region", "id"), ("region",), ()]).agg(n=f.count())
         """
-        groups = tuple(map(_item, columns))
+        groups = tuple(map(_item, _each(columns)))
         if sets is None:
             return GroupedRelation(self, groups)
         positions = {group.name: at for at, group in enumerate(groups)}
@@ -144,12 +146,13 @@ class Relation(Result):
         """Aggregates of all rows: one row."""
         return self.group_by().agg(*summaries, **named)
 
-    def order_by(self, *keys: str | UnboundExpr | Ordered) -> Relation:
+    def order_by(self, *keys: SortKey | Sequence[SortKey]) -> Relation:
         """The rows in an order: names, terms, `.asc()`, `.desc()`."""
-        return self.over(arrange(self.plan, Arrangement(tuple(map(ordered, keys)))))
+        return self.over(arrange(self.plan, Arrangement(tuple(map(_sort_key, _each(keys))))))
 
     def limit(self, count: int | None, offset: int = 0) -> Relation:
         """At most `count` rows after `offset`."""
+        count, offset = None if count is None else _row_count(count), _row_count(offset)
         if (count is not None and count < 0) or offset < 0:
             raise BindError(f"limit({count}, offset={offset}): neither can be negative")
         return self.over(Limit(self.plan, count, offset))
@@ -172,8 +175,7 @@ class Relation(Result):
         kinds = [kind.value for kind in JoinKind]
         if how not in kinds:
             raise BindError(f"{how!r} is no join: {', '.join(kinds)}")
-        names = (on,) if isinstance(on, str) else on
-        pairs = list(names.items()) if isinstance(names, Mapping) else [(name, name) for name in names]
+        other, pairs = _relation(other), _joined_columns(on)
         right = with_shares_from(other.plan, max((-1, *self.plan.properties.shares)) + 1)
         plan = join_by(self.plan, right, pairs, JoinKind(how), suffix)
         return Relation(plan, self.runner, self.views | other.views)
@@ -198,6 +200,7 @@ class Relation(Result):
         return self._compared(SetOperation.EXCEPT, other, distinct)
 
     def _compared(self, operation: SetOperation, other: Relation, distinct: bool) -> Relation:
+        other = _relation(other)
         right = with_shares_from(other.plan, max((-1, *self.plan.properties.shares)) + 1)
         plan = compared(operation, self.plan, right, distinct=distinct)
         return Relation(plan, self.runner, self.views | other.views)
@@ -205,6 +208,7 @@ class Relation(Result):
     def _union(self, others: Sequence[Relation], *, distinct: bool) -> Relation:
         plans: list[LogicalPlan] = []
         shares = 0
+        others = [_relation(other) for other in others]
         for each in (self, *others):
             plans.append(with_shares_from(each.plan, shares))
             shares = max((shares - 1, *plans[-1].properties.shares)) + 1
@@ -339,8 +343,8 @@ class TableRelation(Relation):
             for number, key in enumerate(keys, start=1)))
 
     def insert(self, rows: Iterable[Sequence[object] | Mapping[str, object]] | pa.Table) -> int:
-        """Inserts rows: tuples of all visible columns, dicts of some, or an Arrow table by column names; their number.
-        """
+        """Inserts rows: tuples of all visible columns, dicts or tuples with names of some, or an Arrow table by column
+        names; their number."""
         table = writable(self.table)
         given = rows.to_pylist() if isinstance(rows, pa.Table | pa.RecordBatch) else rows
         cells = tuple(stored_row(table, self._row(row)) for row in given)
@@ -374,7 +378,9 @@ class TableRelation(Relation):
 
     def _row(self, row: Sequence[object] | Mapping[str, object]) -> dict[int, Expression]:
         """The given values by column index, converted."""
-        table = self.table
+        table, names = self.table, names_of(row)
+        if names is not None:
+            row = dict(zip(names, row, strict=True))
         if isinstance(row, Mapping):
             pairs = [(column_of(table, name), value) for name, value in row.items()]
         else:
@@ -393,6 +399,48 @@ def _condition(given: object) -> UnboundExpr:
     raise BindError(f"{given!r} is no condition: write an expression, such as col('amount') > 1, or all of it in SQL")
 
 
+def _each(given: Iterable[Any]) -> Iterator[Any]:
+    """What is given one by one, or in lists."""
+    for each in given:
+        if isinstance(each, list | tuple):
+            yield from each
+        else:
+            yield each
+
+
+def _sort_key(key: SortKey) -> Ordered:
+    if isinstance(key, str | UnboundExpr | Ordered):
+        return ordered(key)
+    raise BindError(f"{shortened(repr(key))} is no order: write a name, a term, or either with .asc() or .desc()")
+
+
+def _row_count(count: int) -> int:
+    try:
+        return operator.index(count)
+    except TypeError:
+        raise BindError(f"{shortened(repr(count))} is no number of rows") from None
+
+
+def _relation(other: Relation) -> Relation:
+    if isinstance(other, Relation):
+        return other
+    raise BindError(f"{shortened(repr(other))} is no relation: db.sql(…), db.table(name) and their methods give one")
+
+
+def _joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    """Pairs of the names of a left and a right column."""
+    names = (on,) if isinstance(on, str) else on
+    if isinstance(names, Mapping):
+        pairs = list(names.items())
+    else:
+        pairs = [(name, name) for name in names] if isinstance(names, Iterable) else [(names, names)]
+    for name in (name for pair in pairs for name in pair):
+        if not isinstance(name, str):
+            raise BindError(f"{shortened(repr(name))} is no column to join by: on='id', on=['id', 'day'] or "
+                            "on={'left': 'right'} names columns that are equal; SQL's JOIN … ON takes any condition")
+    return pairs
+
+
 def _item(column: Column) -> Named:
     """An output column: a string is a column name, an expression without an alias must be a name."""
     if isinstance(column, str):
@@ -401,6 +449,8 @@ def _item(column: Column) -> Named:
         return column
     if isinstance(column, Name):
         return Named(column, column.name)
+    if not isinstance(column, UnboundExpr):
+        raise BindError(f"{shortened(repr(column))} is no column: write its name, or an expression with .alias(name)")
     raise BindError("an expression needs a name here: use .alias(name) or name=expression")
 
 

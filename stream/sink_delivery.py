@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hummock.base.logs import Event
-from hummock.epoch import wall_clock_ms
+from hummock.epoch import to_unix_ms, wall_clock_ms
 from relational.catalog.objects import TableCatalog, TableKind
 from relational.errors import shortened
 from stream.connector.sink import SinkIdentity, SinkTarget, open_target
@@ -37,7 +37,6 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 1.0
 JOIN_SECONDS = 5.0
 """How long closing waits for a target that is in use."""
 REASON_BYTES = 1_000
-MILLISECOND_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,10 @@ class SinkDelivery:
     def status(self) -> DeliveryStatus:
         """As of the last commit."""
         waiting = self._reader.closed(self.progress.delivered)
-        oldest_ms = waiting[0].epoch >> MILLISECOND_BITS if waiting else 0
         return DeliveryStatus(
             sum(batch.rows for batch in waiting),
             sum(batch.bytes for batch in waiting),
-            max(0, self._clock_ms() - oldest_ms) if waiting else 0,
+            max(0, self._clock_ms() - to_unix_ms(waiting[0].epoch)) if waiting else 0,
             self.progress.delivered,
             self._error,
             self.progress.is_full,

@@ -62,6 +62,29 @@ def test_the_service_takes_orders_and_streams_what_they_change() -> None:
             assert asyncio.run(first_event(app, client.app)) == [{"_op": "+"} | row]
 
 
+def test_the_service_streams_to_a_browser_after_many_have_left() -> None:
+    pytest.importorskip("fastapi", reason="the service needs fastapi")
+    client_module = pytest.importorskip("fastapi.testclient", reason="its client needs httpx")
+    app = runpy.run_path(str(SERVICE))
+
+    async def visits() -> list[dict[str, Any]]:
+        request = type("Request", (), {"app": client.app})
+        for _ in range(40):
+            events = app["changes"](request).body_iterator
+            await anext(events)
+            waiting = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(60):
+            return await first_event(app, client.app)
+
+    with client_module.TestClient(app["app"]) as client:
+        client.post("/orders", json={"region": "EUROPE", "amount": 30})
+        client.app.state.db.flush()
+        assert asyncio.run(visits()) == [{"_op": "+", "region": "EUROPE", "revenue": 30.0, "orders": 1}]
+
+
 async def first_event(app: dict[str, Any], served: Any) -> list[dict[str, Any]]:
     """Of the stream, which has no end that a test client could wait for; without its epoch."""
     request = type("Request", (), {"app": served})

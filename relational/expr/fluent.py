@@ -1,7 +1,9 @@
 """Functions of the fluent API: `from relational import functions as f`, then `f.sum("amount")`,
 `f.lower(col("x"))`.
 
-An argument is a term or a plain value; where a column is expected (aggregates), a string is its name.
+A string is the name of a column where one is expected: in aggregates, as in `select`, `group_by` and `order_by`.
+Elsewhere a plain value, a string too, is a constant: `f.coalesce(col("note"), "none")`. A function of one text, number
+or time takes a term and refuses a string, which could be meant as either: `f.upper(col("region"))`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from relational.errors import BindError
 from relational.expr.unbound import (
     Ordered,
     UnboundAggregate,
@@ -27,6 +30,13 @@ OrderKey: TypeAlias = "str | UnboundExpr | Ordered"
 
 def _argument(value: UnboundExpr | str) -> UnboundExpr:
     return col(value) if isinstance(value, str) else value
+
+
+def _term(value: UnboundExpr) -> UnboundExpr:
+    """BindError for a string, which is a name in aggregates and a constant in operators."""
+    if isinstance(value, str):
+        raise BindError(f"col({value!r}) is the column of this name, lit({value!r}) the text: write one of them")
+    return value
 
 
 def count(argument: UnboundExpr | str | None = None, *, distinct: bool = False) -> UnboundAggregate:
@@ -226,32 +236,32 @@ def least(*args: object) -> UnboundCall:
 
 def lower(text: UnboundExpr) -> UnboundCall:
     """The text in small letters."""
-    return apply("lower", text)
+    return apply("lower", _term(text))
 
 
 def upper(text: UnboundExpr) -> UnboundCall:
     """The text in capital letters."""
-    return apply("upper", text)
+    return apply("upper", _term(text))
 
 
 def length(text: UnboundExpr) -> UnboundCall:
     """The number of characters."""
-    return apply("length", text)
+    return apply("length", _term(text))
 
 
 def substring(text: UnboundExpr, start: int, length: int | None = None) -> UnboundCall:
     """Characters from position `start` (the first is 1)."""
-    return apply("substring", text, start) if length is None else apply("substring", text, start, length)
+    return apply("substring", _term(text), start, *(() if length is None else (length,)))
 
 
 def trim(text: UnboundExpr, characters: str = " ") -> UnboundCall:
     """The text without any of `characters` at its ends."""
-    return apply("trim", text, characters)
+    return apply("trim", _term(text), characters)
 
 
 def replace(text: UnboundExpr, pattern: str, replacement: str) -> UnboundCall:
     """The text with each `pattern`, taken literally, replaced."""
-    return apply("replace", text, pattern, replacement)
+    return apply("replace", _term(text), pattern, replacement)
 
 
 def concat(*args: object) -> UnboundCall:
@@ -261,34 +271,34 @@ def concat(*args: object) -> UnboundCall:
 
 def abs(value: UnboundExpr) -> UnboundCall:
     """The value without its sign."""
-    return apply("abs", value)
+    return apply("abs", _term(value))
 
 
 def round(value: UnboundExpr, digits: int = 0) -> UnboundCall:
     """Rounds half away from zero to `digits` digits after the point."""
-    return apply("round", value, digits) if digits else apply("round", value)
+    return apply("round", _term(value), *((digits,) if digits else ()))
 
 
 def floor(value: UnboundExpr) -> UnboundCall:
     """The largest whole number that is not above the value."""
-    return apply("floor", value)
+    return apply("floor", _term(value))
 
 
 def ceil(value: UnboundExpr) -> UnboundCall:
     """The smallest whole number that is not below the value."""
-    return apply("ceil", value)
+    return apply("ceil", _term(value))
 
 
 def sqrt(value: UnboundExpr) -> UnboundCall:
     """The square root; a negative value has none."""
-    return apply("sqrt", value)
+    return apply("sqrt", _term(value))
 
 
 def extract(field: str, value: UnboundExpr) -> UnboundCall:
     """A field of a date, time or interval: year, month, dow, hour, epoch, …"""
-    return apply("extract", field, value)
+    return apply("extract", field, _term(value))
 
 
 def date_trunc(unit: str, value: UnboundExpr) -> UnboundCall:
     """The start of the unit (hour, day, week, …) that contains the timestamp."""
-    return apply("date_trunc", unit, value)
+    return apply("date_trunc", unit, _term(value))

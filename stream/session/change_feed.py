@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, suppress
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -47,14 +49,92 @@ LOOK_SECONDS = 1.0
 """Between two looks whether the job of the table was set aside, which no commit need tell."""
 
 
+class Held:
+    """What a feed holds of its session: the epochs that it reads, and what a commit wakes. It does not refer to the
+    feed, which is collected when nobody has it. Thread safe."""
+
+    def __init__(self, host: Host) -> None:
+        self._storage = host.storage
+        self._changed = threading.Condition()
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._pins = ExitStack()
+        self._is_dropped = False
+        self.is_closed = False
+        self._commits = host.manager.subscribe(lambda version: self._committed())
+
+    def pin(self, epoch: Epoch | None) -> Epoch:
+        """The epoch, None: the newest one: it and all later ones are readable, in place of those since the last call.
+        EpochTooOld, InvalidEpoch."""
+        pins = ExitStack()
+        pinned = pins.enter_context(self._storage.snapshot(epoch))
+        with self._changed:
+            before, self._pins = self._pins, pins
+        before.close()
+        if self.is_closed:
+            self._unpin()
+        return pinned
+
+    def wait(self, epoch: Epoch, seconds: float) -> None:
+        """Waits for a commit after `epoch`, or for the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_closed or self._storage.committed_epoch > epoch, seconds)
+
+    @contextmanager
+    def waking(self, event: asyncio.Event) -> Iterator[None]:
+        """Within the block each commit sets `event`, and so does the end. REQUIRES the event's running loop."""
+        entry = asyncio.get_running_loop(), event
+        with self._changed:
+            self._waiting.add(entry)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting.discard(entry)
+
+    def drop(self) -> None:
+        """As `close`, for a destructor, which must not lock: takes effect at the next commit."""
+        self._is_dropped = True
+
+    def end(self) -> None:
+        """Wakes all that wait. Idempotent."""
+        self.is_closed = True
+        self._wake()
+
+    def close(self) -> None:
+        """Releases it. Idempotent."""
+        self.end()
+        self._commits.close()
+        self._unpin()
+
+    def _unpin(self) -> None:
+        with self._changed:
+            pins, self._pins = self._pins, ExitStack()
+        pins.close()
+
+    def _committed(self) -> None:
+        if self._is_dropped:
+            self.close()
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            waiting = list(self._waiting)
+        for loop, event in waiting:
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                loop.call_soon_threadsafe(event.set)
+
+
 class ChangeFeed(ClosedAtExit):
     """An iterator, and an asynchronous one, over record batches: `_op` (`+` an inserted row, `-` a deleted one, `U-`
     and `U+` the adjacent halves of an update), `_epoch` (uint64), then the columns that the table had when the feed was
     made. All batches of one `_epoch` lead from the rows at `epoch` to the rows at that one, each key once.
 
-    One thread reads at a time; any may call `close`, which ends a waiting one. NotFound if the table is dropped,
-    JobFailed if its job is set aside, CatalogError if it loses a column; SnapshotExpired if this process was suspended
-    for so long that what it reads was given up."""
+    Any thread may read, each batch is given once; any may call `close`, which ends a waiting one. `async for` holds no
+    thread while it waits, and if it is cancelled, the next reader has the batch. A feed that nobody has any more is
+    closed, unless `start` has begun. NotFound if the table is dropped, JobFailed if its job is set aside, CatalogError
+    if it loses a column; SnapshotExpired if this process was suspended for so long that what it reads was given up."""
 
     def __init__(
         self,
@@ -74,27 +154,28 @@ class ChangeFeed(ClosedAtExit):
         self._host, self._storage, self._table, self._follows = host, host.storage, table, follow
         self._columns = {column.column_id: column.name for column in table.columns if not column.is_hidden}
         self._rows = table.schema.project(at for at, column in enumerate(table.columns) if not column.is_hidden)
-        self._changed = threading.Condition()
-        self._is_closed = False
+        self._reading = threading.Lock()
+        self._untaken: deque[pa.RecordBatch] = deque()  # what was read for a reader that was cancelled
+        self._broken: BaseException | None = None  # what ended a step, of which a part was given
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
         """What ended `start`."""
-        self._pins = ExitStack()
         self.epoch = Epoch(NEVER)
         """All changes up to this epoch were given, and the next batch was asked for."""
         self._cursor = None
         if cursor is not None:
             self._cursor = ChangeCursor(host.manager, host.meta_store, cursor, table.id, retention_ms)
+        self._held = Held(host)
         try:
-            self._batches = self._first_step(since)
+            self._batches: Iterator[pa.RecordBatch] | None = self._first_step(since)
         except BaseException:
-            self._pins.close()
+            self._held.close()
             raise
-        self._commits = host.manager.subscribe(lambda version: self._notify())
+        weakref.finalize(self, self._held.drop).atexit = False
         host.feeds.add(self)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"up to epoch {self.epoch}"
+        state = "closed" if self._held.is_closed else f"up to epoch {self.epoch}"
         return f"ChangeFeed({self._table.name!r}, {state})"
 
     @property
@@ -107,14 +188,10 @@ class ChangeFeed(ClosedAtExit):
         """The next batch; None at the end, or if there is none after `timeout` seconds (0: none that is there now)."""
         deadline = None if timeout is None else monotonic_seconds() + timeout
         while True:
-            self._check_open()
-            batch = next(self._batches, None)
-            if batch is not None:
+            with self._reading:
+                batch = self._take()
+            if batch is not None or not self._follows or not self._wait(deadline):
                 return batch
-            self._pass(self._target)
-            if not self._find_target(deadline):
-                return None
-            self._batches = self._step()
 
     def start(self, on_batch: Callable[[pa.RecordBatch], object]) -> Self:
         """Calls `on_batch` with each batch, from a thread of its own, until `close`; what it or the feed raises ends
@@ -134,19 +211,16 @@ class ChangeFeed(ClosedAtExit):
     def close(self) -> None:
         """Ends a waiting `read`, and notes in the cursor what was passed. Idempotent. The session does it at its end,
         too."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._held.end()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if self._cursor is not None and self.epoch == self._target != self._cursor.epoch:
             with suppress(HummockError, StreamError):  # then it comes again, by its epoch
                 self._cursor.begin(self.epoch, self.epoch)
-        self._commits.close()
-        self._pins.close()
+        self._held.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while not self._is_closed:
+        while True:
             try:
                 batch = self.read()
             except SessionClosed:
@@ -155,15 +229,57 @@ class ChangeFeed(ClosedAtExit):
                 return
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        while not self._is_closed:
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        return AsyncBatches(self)
+
+    async def read_async(self) -> pa.RecordBatch | None:
+        """As `read()`; if it is cancelled, the next call has the batch. Only what takes time is done in a thread."""
+        event = asyncio.Event()
+        with self._held.waking(event):
+            while True:
+                event.clear()
+                await asyncio.to_thread(self._read_one)
+                with suppress(IndexError):
+                    return self._untaken.popleft()
+                if not self._follows:
+                    return None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await event.wait()
+
+    def _read_one(self) -> None:
+        """Reads the next batch that is there, if nobody has to take one that was read."""
+        with self._reading:
+            batch = self._take()
+            if batch is not None:
+                self._untaken.append(batch)
+
+    def _take(self) -> pa.RecordBatch | None:
+        """The next batch that is there; None if there is none. REQUIRES `_reading`."""
+        self._check_open()
+        if self._broken is not None:
+            raise StreamError("the feed has ended within a step: begin another one after its epoch") from self._broken
+        with suppress(IndexError):
+            return self._untaken.popleft()
+        while True:
+            if self._batches is None:
+                self._batches = self._step()
             try:
-                batch = await asyncio.to_thread(self.read)
-            except SessionClosed:
-                return
-            if batch is None:
-                return
-            yield batch
+                batch = next(self._batches, None)
+            except BaseException as error:
+                self._broken = error
+                raise
+            if batch is not None:
+                return batch
+            self._pass(self._target)
+            if not self._find_target():
+                break
+            self._batches = None
+        if self._follows:
+            self._check_runs()
+            if self._cursor is not None:
+                self._cursor.note(self.epoch)
+        return None
 
     # -- epochs ----------------------------------------------------------------------------------------
 
@@ -175,9 +291,9 @@ class ChangeFeed(ClosedAtExit):
             self.epoch, self._target = cursor.epoch, cursor.target
             if self._target > self._storage.committed_epoch:
                 self._storage.wait_epoch(self._target)
-            self._pin(self._target if self.epoch == NEVER else self.epoch)
+            self._held.pin(self._target if self.epoch == NEVER else self.epoch)
             return self._between(self.epoch, self._target)
-        self._target = self._pin(None if since is None else _checked(since))
+        self._target = self._held.pin(None if since is None else checked_epoch(since))
         self.epoch = Epoch(NEVER) if since is None else self._target
         return self._step()
 
@@ -186,49 +302,29 @@ class ChangeFeed(ClosedAtExit):
             self._cursor.begin(self.epoch, self._target)
         return self._between(self.epoch, self._target)
 
-    def _pin(self, epoch: Epoch | None) -> Epoch:
-        """The epoch, None: the newest one: it and all later ones are readable, in place of those since the last call.
-        EpochTooOld, InvalidEpoch."""
-        pins = ExitStack()
-        pinned = pins.enter_context(self._storage.snapshot(epoch))
-        self._pins.close()
-        self._pins = pins
-        return pinned
-
     def _pass(self, epoch: Epoch) -> None:
         if epoch > self.epoch:
-            self.epoch = self._target = self._pin(epoch)
+            self.epoch = self._target = self._held.pin(epoch)
 
-    def _find_target(self, deadline: float | None) -> bool:
-        """Whether the table has changed since the changes that were given; up to the newest epoch, if so. Waits for it
-        if the feed follows."""
-        while True:
-            committed = self._storage.committed_epoch
-            if committed > self.epoch:
-                if self._storage.unchanged_since(self._table.id, committed) > self.epoch:
-                    self._target = committed
-                    return True
-                self._pass(committed)
-            if not self._follows or not self._wait(committed, deadline):
-                return False
+    def _find_target(self) -> bool:
+        """Whether the table has changed since the changes that were given; up to the newest epoch, if so."""
+        committed = self._storage.committed_epoch
+        if committed > self.epoch:
+            if self._storage.unchanged_since(self._table.id, committed) > self.epoch:
+                self._target = committed
+                return True
+            self._pass(committed)
+        return False
 
-    def _wait(self, known: Epoch, deadline: float | None) -> bool:
-        """Waits for a commit after `known`, for a while; whether there is one, or time left."""
+    def _wait(self, deadline: float | None) -> bool:
+        """Waits for a commit, for a while; whether there is one, or time left."""
         left = LOOK_SECONDS if deadline is None else min(deadline - monotonic_seconds(), LOOK_SECONDS)
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._storage.committed_epoch > known, max(left, 0))
+        self._held.wait(self.epoch, max(left, 0))
         self._check_open()
-        self._check_runs()
-        if self._cursor is not None:
-            self._cursor.note(self.epoch)
-        return self._storage.committed_epoch > known or deadline is None or monotonic_seconds() < deadline
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        return self._storage.committed_epoch > self.epoch or deadline is None or monotonic_seconds() < deadline
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._held.is_closed:
             raise SessionClosed("the feed is closed")
 
     def _check_runs(self) -> TableCatalog:
@@ -256,15 +352,33 @@ class ChangeFeed(ClosedAtExit):
             raise CatalogError(reason, name=missing[0])
         stored = StorageTable(table, self._storage, tuple(positions[each] for each in self._columns))
         chunks = map(StreamChunk.inserts, stored.scan(until)) if since == NEVER else stored.changes(since, until)
-        return (self._batch(chunk, until) for chunk in chunks)
+        return _batches_of(chunks, until, self.schema)  # which does not refer to the feed
 
-    def _batch(self, chunk: StreamChunk, epoch: Epoch) -> pa.RecordBatch:
+
+class AsyncBatches(AsyncIterator[pa.RecordBatch]):
+    """The batches of a feed. A `__anext__` that is cancelled does not end it."""
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+
+    async def __anext__(self) -> pa.RecordBatch:
+        batch = None
+        with suppress(SessionClosed):
+            batch = await self._feed.read_async()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+
+def _batches_of(chunks: Iterable[StreamChunk], epoch: Epoch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
         rows = chunk.compact()
         epochs = from_numbers(np.full(rows.capacity, epoch, np.uint64), pa.uint64())
-        return pa.RecordBatch.from_arrays([op_texts(rows.ops), epochs, *rows.arrays], schema=self.schema)
+        yield pa.RecordBatch.from_arrays([op_texts(rows.ops), epochs, *rows.arrays], schema=schema)
 
 
-def _checked(since: int) -> Epoch:
-    if since != pure_epoch(Epoch(since)):
-        raise InvalidEpoch(since, "is none that a commit has made: take one from flush(), committed_epoch or _epoch")
-    return Epoch(since)
+def checked_epoch(epoch: int) -> Epoch:
+    """InvalidEpoch for a number that no commit can have."""
+    if not isinstance(epoch, int) or epoch != pure_epoch(Epoch(epoch)):
+        raise InvalidEpoch(epoch, "is none that a commit has made: take one from flush(), committed_epoch or _epoch")
+    return Epoch(epoch)

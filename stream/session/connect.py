@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from hummock.errors import InvalidOption
@@ -15,13 +15,20 @@ from stream.options import SessionKeywords, StreamOptions
 from stream.playground import PlaygroundOptions, open_playground
 from stream.serving import open_serving_node
 from stream.session.reader import ReaderSession
-from stream.session.session import Session
+from stream.session.session import Session, check_spark_session
 
 if TYPE_CHECKING:
     from stream.spark.job import SparkSession
 
 MEMORY = "memory://"
 ROLES = ("writer", "reader")
+PLACES = "a directory by its path, memory://, file:///directory, s3://bucket/prefix"
+NO_STORE = {
+    "": f"{PLACES}; '.' is the working directory",
+    "memory": f"{PLACES}; a directory of this name is './memory'",
+    "file": f"{PLACES}; a directory of this name is './file'",
+}
+"""What is neither a path nor a URL, and what can be meant."""
 
 
 @overload
@@ -80,6 +87,8 @@ def connect(
     """
     if role not in ROLES:
         raise InvalidOption("role", role, f"one of {', '.join(ROLES)}")
+    if fspath(url) in NO_STORE:
+        raise InvalidOption("url", fspath(url), NO_STORE[fspath(url)])
     url, chosen = store_url(url), playground_options(options)
     if role == "reader":
         for name, value in (("engine", engine), ("create", create or None), ("take_over", take_over or None)):
@@ -88,6 +97,7 @@ def connect(
         return ReaderSession(open_serving_node(url, chosen, meta=meta, accept_rollback=accept_rollback))
     worker = None
     if engine is not None:
+        check_spark_session("engine", engine)
         from stream.spark.job import SparkEpochTasks
         from stream.spark.spark_worker import SparkWorker
 

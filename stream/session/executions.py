@@ -30,8 +30,8 @@ from stream.errors import InvalidStatement, StatementError
 from stream.session.combined_changes import combined
 from stream.session.queries import total
 from stream.session.statement_cache import CachedStatement, StatementCache, parts_of
-from stream.session.transaction import WRITING
-from stream.session.variables import Names
+from stream.session.transaction import WRITING, kind_of
+from stream.session.variables import Names, keeping_frames
 
 if TYPE_CHECKING:
     from stream.serving import Host
@@ -118,7 +118,8 @@ class Executions:
     def _query(self, text: str, given: Given, names: Names) -> pa.Table:
         found, values = self.cache.find(text, given, names)
         if not isinstance(found.statement, bound.Select):
-            raise InvalidStatement(type(found.statement).__name__, "query() answers queries; sql() takes any statement")
+            kind = kind_of(found.statement)
+            raise InvalidStatement("", f"query() answers queries, and this is {kind}: execute() and sql() take it")
         return self._rows(found, values)
 
     def run(self, text: str, given: Given = (), names: Names = None) -> Relation | pa.Table | int | None:
@@ -151,7 +152,7 @@ class Executions:
             return PreparedRelation(self._queries, self._checked(found, values), values, bind)
         statement = bind()
         assert isinstance(statement, bound.Select)
-        return Relation(statement.plan, self._queries, statement.views)
+        return Relation(keeping_frames(statement.plan), self._queries, statement.views)
 
     def _checked(self, found: CachedStatement, values: Sequence[Literal]) -> PlannedQuery:
         """The plan of a query. BindError for a value that does not fit into it."""
@@ -174,7 +175,7 @@ class Executions:
             self._transaction.check(found.statement)
             if isinstance(found.statement, WRITING) and found.statement.returning is not None:
                 reason = "executemany() gives the number of rows: leave RETURNING out, or use sql() for each row"
-                raise InvalidStatement(type(found.statement).__name__, reason)
+                raise InvalidStatement("", reason)
             if _is_bound_by_value(found.statement):  # so is every execution of this text
                 affected.append(int(self._run(self.cache.by_value(text, given, found))))
                 continue
@@ -198,7 +199,8 @@ class Executions:
                 return self._changed(self._queries.insert_rows(statement.table, rows))
             return total(self._insert(found, values) for values in many)
         if not isinstance(statement, bound.Update | bound.Delete):
-            raise InvalidStatement(type(statement).__name__, "executemany() takes INSERT, UPDATE or DELETE")
+            kind = kind_of(statement)
+            raise InvalidStatement("", f"executemany() takes INSERT, UPDATE or DELETE, and this is {kind}")
         parts = combined(statement, many)
         return self._changed(total(self._change_part(found, change, part) for change, part in parts))
 

@@ -201,9 +201,9 @@ class SessionQueries:
         return self._rows_of(planned, values)
 
     def _rows_of(self, planned: PlannedQuery, values: Sequence[Literal] = ()) -> pa.Table:
-        past = self.settings.query_epoch
+        past, is_in_transaction = self.settings.query_epoch, self.transaction.is_open
         self._check_fresh(planned, is_past=past is not None)
-        if past is not None or planned.epochs or self.transaction.is_open:
+        if past is not None or planned.epochs or is_in_transaction:
             with self._pinned(planned, past) as (pinned, epoch):
                 return self._without_indexes(pinned).query.rows_at(epoch, values)
         rows = planned.query.rows(values, self._storage.snapshot, self._columns)

@@ -28,7 +28,7 @@ from relational.types import DataType
 from stream.error_counts import RunningErrorCounts, committed_errors
 from stream.errors import ReadOnlySession, SessionClosed
 from stream.session.change_cursor import cursors_of, drop_cursor
-from stream.session.change_feed import ChangeFeed
+from stream.session.change_feed import ChangeFeed, checked_epoch
 from stream.session.job_status import jobs_table, session_text
 from stream.session.queries import SessionQueries
 from stream.session.snapshot import CommittedOffsets, Snapshot
@@ -237,7 +237,7 @@ class ReaderSession(ClosedAtExit):
         """A snapshot of everything committed up to `epoch`, by default the newest one, for several consistent reads;
         use it in a `with` block. EpochTooOld, InvalidEpoch."""
         self._check_open()
-        return Snapshot(self._host, epoch)
+        return Snapshot(self._host, None if epoch is None else checked_epoch(epoch))
 
     @property
     def committed_epoch(self) -> Epoch:
@@ -369,6 +369,7 @@ class ReaderSession(ClosedAtExit):
         """Releases what it reads. Idempotent. No effect in a forked child: the session belongs to the parent."""
         if not self._is_closed and not self._host.storage.is_forked:
             self._is_closed = True
+            self._transaction.close()
             self._statements.close()
             self._host.close()
 

@@ -1,9 +1,10 @@
 """Converts rows from a user to a chunk with a table's stored columns; every value is checked.
 
-Rows are tuples in the order of the visible columns, mappings by column name, dataclass instances by field name, or any
-object that can be exported to Arrow (Arrow, pandas, polars), matched by name. One mapping or instance is one row.
-Missing columns get their defaults; a generated key is never given. The index of a pandas frame is used as a column if
-the table has a column of that name, otherwise it is ignored. Errors count rows from 0."""
+Rows are tuples in the order of the visible columns, or by name if their values have names, mappings by column name,
+dataclass instances by field name, or any object that can be exported to Arrow (Arrow, pandas, polars), matched by name.
+One mapping, instance or tuple with names is one row. Missing columns get their defaults; a generated key is never
+given. The index of a pandas frame is used as a column if the table has a column of that name, otherwise it is ignored.
+Errors count rows from 0. Rows are copied: who gave them may change them as soon as they were taken."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ import pyarrow as pa
 from relational.catalog.objects import ColumnCatalog, TableCatalog
 from relational.chunk import Column, DataChunk
 from relational.chunk.arrow_export import rows_from
-from relational.chunk.arrow_import import imported
+from relational.chunk.arrow_import import check_frame, imported
 from relational.errors import BindError, EncodingError, InvalidValue, shortened
 from relational.expr.eval import evaluate
 from relational.expr.expression import Literal
+from relational.result import names_of
 from stream.errors import InvalidStatement
 
 Columns = Mapping[str, pa.Array | pa.ChunkedArray]
@@ -33,6 +35,7 @@ def chunk_of_rows(table: TableCatalog, rows: Any) -> DataChunk:
         if is_lazy(rows):
             rows = rows.collect()
         if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+            check_frame(rows)
             return _from_arrow(table, rows)
         return DataChunk.from_rows(table.schema, list(_tuples(table, rows)))
     except (EncodingError, BindError, pa.ArrowException) as error:
@@ -49,15 +52,24 @@ def is_record(row: object) -> bool:
     return dataclasses.is_dataclass(row) and not isinstance(row, type)
 
 
+def owned(array: pa.Array) -> pa.Array:
+    """The values in memory of their own. Arrow shares that of NumPy, so of pandas, and of others, who may write to it.
+    """
+    return pa.concat_arrays([array, array[:0]])
+
+
 def _tuples(table: TableCatalog, rows: Iterable) -> Iterable[tuple]:
     """Each row with a value for every stored column."""
     visible = table.visible_indices
     names = [table.columns[index].name for index in visible]
-    for number, row in enumerate([rows] if isinstance(rows, Mapping) or is_record(rows) else rows):
+    is_one = isinstance(rows, Mapping) or is_record(rows) or names_of(rows) is not None
+    for number, row in enumerate([rows] if is_one else rows):
         if is_record(row):
             row = dataclasses.asdict(row)
-        if isinstance(row, Mapping):
-            _check_names(table, row, names)
+        given = row.keys() if isinstance(row, Mapping) else names_of(row)
+        if given is not None:
+            _check_names(table, given, names)
+            row = row if isinstance(row, Mapping) else dict(zip(given, row, strict=True))
             values = [row.get(name, table.columns[index].default) for index, name in zip(visible, names, strict=True)]
         else:
             values = list(row) if isinstance(row, (tuple, list)) else [row]
@@ -80,7 +92,7 @@ def _from_arrow(table: TableCatalog, rows: Any) -> DataChunk:
             columns.append(evaluate(default, DataChunk([], capacity=count)))
         else:
             array = imported(given[column.name], column.data_type, column.name)
-            columns.append(Column(array, column.data_type))
+            columns.append(Column(owned(array), column.data_type))
     return DataChunk(columns, capacity=count)
 
 

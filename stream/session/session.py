@@ -155,7 +155,7 @@ class Session(ReaderSession):
         failed and its error was caught; the errors of the changes."""
         self._check_open()
         if self._transaction.is_open:
-            raise InvalidStatement("BEGIN", "a transaction is open already: COMMIT or ROLLBACK it first")
+            raise InvalidStatement("", "a transaction is open already: COMMIT or ROLLBACK it first, or leave its block")
         self._transaction.begin(read_only, self._statements.now())
         try:
             yield
@@ -280,13 +280,16 @@ class Session(ReaderSession):
         """A sink of the changes of `query`, to a `connector` or `into` a table: into its columns of the same names, or
         the `columns` in their order. The one row of the sink is the state of the delivery: rows inserted, rows deleted,
         digest. Duplicate, UnknownConnector, ConnectorError; BindError for a query that does not fit the table."""
+        from stream.session.statements import connector_options
+
         self._check_open()
         whole, known, query = ObjectName.parse(name), self._playground.catalog, relation_of(query)
         if (connector is None) == (into is None):
             raise BindError("a sink has either a connector or a table into which it writes")
         phases = self._statements.agg_phases
         if into is None:
-            draft, _ = sink_of(whole.name, query.plan, connector or {}, "", query.views, phases)
+            options = connector_options(connector or {})
+            draft, _ = sink_of(whole.name, query.plan, options, "", query.views, phases)
         else:
             table = writable(known.resolve(ObjectName.parse(into)))
             targets = None if columns is None else [column_of(table, column) for column in columns]
@@ -299,16 +302,18 @@ class Session(ReaderSession):
         name: str,
         query: Relation,
         *,
-        backfill: SparkSession | BulkBackfill | None = None,
+        backfill: SparkSession | BulkBackfill | str | None = None,
         vnode_count: int = DEFAULT_VNODE_COUNT,
         parallelism: int | None = None,
     ) -> Table:
         """A view that holds the rows of `query` when this returns and follows its changes from then on. Statements,
         flushes and other views continue meanwhile; `jobs()` shows how far it is, `drop` from another thread cancels it.
 
-        `backfill`: the Spark session whose executors compute the existing rows, or a BulkBackfill. BackfillRefused if
-        that is not possible. `vnode_count`: of all tables of the view. `parallelism`: the actors of each of its
-        fragments, 1 to 1,024; None: the session's. JobFailed if it fails before it is complete: then it is dropped."""
+        `backfill`: what computes the existing rows: the executors of a Spark session, a BulkBackfill, or as in SQL
+        "stream", the view's own actors, as by default, or "spark", the Spark session of this process. BackfillRefused
+        if that is not possible; InvalidOption. `vnode_count`: of all tables of the view. `parallelism`: the actors of
+        each of its fragments, 1 to 1,024; None: the session's. JobFailed if it fails before it is complete: then it is
+        dropped."""
         if parallelism is not None:
             check_range("parallelism", parallelism, 1, RANGES["parallelism"][1])
         self._check_open()
@@ -317,15 +322,25 @@ class Session(ReaderSession):
         query = relation_of(query)
         draft, _ = view_of(whole.name, query.plan, "", query.views, vnode_count, phases=phases)
         draft = self._in_schema(draft, whole)
-        if backfill is None:
+        if isinstance(backfill, str):
+            backfill = backfill.lower()
+        if backfill in (None, "stream"):
             self._playground.meta.ddl.create_job(draft, parallelism)
+        elif backfill == "spark":
+            self._statements.create_in_bulk(draft)
         else:
-            from stream.spark.driver import BulkBackfill
-            from stream.spark.job import SparkTasks
-
-            how = backfill if isinstance(backfill, BulkBackfill) else BulkBackfill(SparkTasks(backfill))
-            how.create(self._playground, draft)
+            self._create_by(backfill, draft)
         return self.table(name)
+
+    def _create_by(self, backfill: Any, draft: TableCatalog) -> None:
+        """A view, whose existing rows executors compute. InvalidOption; errors as `BulkBackfill.create`."""
+        from stream.spark.driver import BulkBackfill
+        from stream.spark.job import SparkTasks
+
+        if not isinstance(backfill, BulkBackfill):
+            check_spark_session("backfill", backfill, ', "stream", "spark" or a BulkBackfill')
+            backfill = BulkBackfill(SparkTasks(backfill))
+        backfill.create(self._playground, draft)
 
     def create_view(self, name: str, query: Relation) -> Relation:
         """A named query, which is evaluated when it is read. Duplicate."""
@@ -628,6 +643,7 @@ class Session(ReaderSession):
         _OPEN.discard(self)
         if self._playground.storage.is_forked:
             return
+        self._transaction.close()
         self._inbox.stop()
         try:
             self._playground.close()
@@ -652,6 +668,12 @@ class Session(ReaderSession):
         lost = self._playground.node.pending.take_lost()
         if lost:
             raise StatementsLost(lost)
+
+
+def check_spark_session(option: str, value: object, others: str = "") -> None:
+    """InvalidOption for what is no Spark session: `others` is what the option can be, too."""
+    if not hasattr(value, "createDataFrame"):
+        raise InvalidOption(option, value, f"a Spark session (SparkSession.builder.getOrCreate()){others}")
 
 
 def relation_of(query: object) -> Relation:

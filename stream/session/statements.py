@@ -17,7 +17,7 @@ from relational.batch import plan_query
 from relational.catalog.names import PUBLIC, ObjectName
 from relational.catalog.objects import ConflictBehaviour, RowFormat, TableCatalog, TableKind
 from relational.chunk import DataChunk
-from relational.errors import BindError
+from relational.errors import BindError, shortened
 from relational.expr.bind import literal
 from relational.expr.unbound import UnboundLiteral
 from relational.plan.changes import default_of, writable
@@ -48,7 +48,7 @@ from stream.session.job_status import with_deliveries
 from stream.session.queries import Change
 from stream.session.rows import chunk_of_rows
 from stream.session.subscriptions import Subscriptions
-from stream.session.variables import Names, Variables
+from stream.session.variables import Names, Variables, keeping_frames
 from stream.spark.driver import BulkBackfill
 from stream.spark.job import OwnSpark, SparkTasks
 
@@ -177,14 +177,16 @@ class SessionStatements:
 
     def _create_materialized_view(self, statement: bound.CreateMaterializedView) -> Relation:
         if statement.backfill is bound.Backfill.SPARK:
-            return self._created(statement.view, statement.if_not_exists, self._create_in_bulk)
+            return self._created(statement.view, statement.if_not_exists, self.create_in_bulk)
         return self._created(statement.view, statement.if_not_exists, self._job_of(statement.parallelism))
 
     def _job_of(self, parallelism: int | None = None) -> Callable[[TableCatalog], TableCatalog]:
         """Creates the job of a draft, with this parallelism or that of the session."""
         return lambda draft: self._ddl.create_job(draft, parallelism or self._settings.parallelism)
 
-    def _create_in_bulk(self, view: TableCatalog) -> TableCatalog:
+    def create_in_bulk(self, view: TableCatalog) -> TableCatalog:
+        """The view, whose existing rows the Spark session of this process computes. Errors as `OwnSpark.session` and
+        `BulkBackfill.create`."""
         return BulkBackfill(SparkTasks(self._spark.session(view.name))).create(self._playground, view)
 
     def _create_view(self, statement: bound.CreateView) -> Relation:
@@ -329,7 +331,7 @@ class SessionStatements:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _select(self, statement: bound.Select) -> Relation:
-        return Relation(statement.plan, self._queries, statement.views)
+        return Relation(keeping_frames(statement.plan), self._queries, statement.views)
 
     def _begin(self, statement: bound.Begin) -> None:
         self._transaction.begin(statement.is_read_only, self.now())
@@ -561,7 +563,7 @@ def table_syntax(
     """The parts of CREATE TABLE for arguments of the fluent API. BindError for an unknown conflict rule."""
     key = [primary_key] if isinstance(primary_key, str) else None if primary_key is None else list(primary_key)
     try:
-        conflict = ConflictBehaviour(on_conflict)
+        conflict = ConflictBehaviour(str(on_conflict).lower())
     except ValueError:
         raise BindError(f"on_conflict is error, overwrite or ignore, not {on_conflict!r}") from None
     return TableSyntax(
@@ -573,7 +575,7 @@ def table_options(
     connector: Mapping[str, str] | None, ttl: str | timedelta | None, row_format: str, vnode_count: int
 ) -> dict[str, str]:
     """The options of CREATE TABLE for arguments of the fluent API."""
-    options = dict(connector or {})
+    options = {} if connector is None else connector_options(connector)
     if ttl is not None:
         options[TTL] = ttl_text(ttl) if isinstance(ttl, timedelta) else str(ttl)
     if row_format != RowFormat.ROW:
@@ -592,7 +594,16 @@ def source_draft(
     """The draft of a source described through the fluent API, equal to that of CREATE SOURCE. BindError."""
     types = [(column, data_type(kind)) for column, kind in columns.items()]
     marked = None if watermark is None else watermark_syntax(*watermark)
-    return source_of(TableSyntax(name, types, options=Options(connector), watermark=marked), "")
+    return source_of(TableSyntax(name, types, options=Options(connector_options(connector)), watermark=marked), "")
+
+
+def connector_options(connector: Mapping[str, str]) -> dict[str, str]:
+    """The options of a connector, its name among them. BindError for what is no mapping, such as only its name."""
+    if not isinstance(connector, Mapping):
+        name = connector if isinstance(connector, str) else "name"
+        raise BindError(f"connector is the mapping of its options, {{'connector': {name!r}, …}}, not "
+                        f"{shortened(repr(connector))}")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in connector.items()}
 
 
 def data_type(kind: str | DataType) -> DataType:

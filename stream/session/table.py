@@ -31,6 +31,7 @@ class StoredRelation(TableRelation):
         retention_ms: int | None = None,
     ) -> ChangeFeed:
         """What changes, as `ReaderSession.changes`."""
+        self.runner.transaction.check_session()
         host, table = self.runner.host, self.table
         return ChangeFeed(host, table, since, follow=follow, cursor=cursor, retention_ms=retention_ms)
 
@@ -52,9 +53,10 @@ class Table(StoredRelation):
     implicit_flush = true`."""
 
     def insert(self, rows: Any, *, flush: bool = False) -> int:
-        """Rows affected. `rows`: tuples, mappings or dataclass instances; one mapping or instance; or an object that
-        can be exported to Arrow, which is converted by column: a frame, or another relation, also of files. `flush`:
-        return when they are committed."""
+        """Rows affected. `rows`: tuples, by position, or by name if their values have names, as in a namedtuple and the
+        rows of a query; mappings or dataclass instances; one of those with names; or an object that can be exported to
+        Arrow, which is converted by column: a frame, or another relation, also of files. Who gives them may change them
+        afterwards. `flush`: return when they are committed."""
         self.runner.check_may_flush(flush)
         table = writable(self.table)
         return self.runner.settled(self.runner.insert_rows(table, chunk_of_rows(table, rows)), flush)

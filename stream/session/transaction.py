@@ -24,7 +24,7 @@ from relational.chunk import StreamChunk
 from relational.errors import Duplicate, NotFound
 from relational.relation import Relation
 from relational.sql import statement as bound
-from stream.errors import InvalidStatement, ReadOnlySession, TransactionAborted, TransactionTooLarge
+from stream.errors import InvalidStatement, ReadOnlySession, SessionClosed, TransactionAborted, TransactionTooLarge
 from stream.message import Block, BlockPart, InsertRows, Statement
 from stream.session.queries import NOT_KNOWN
 
@@ -99,6 +99,7 @@ class Transaction:
         self._changes: BufferedChanges | None = None  # None: there is no transaction
         self._is_read_only = False
         self._aborted_by: BaseException | None = None
+        self._is_closed = False
         self._cursors: dict[str, pa.Table] = {}
         self._scoped: set[str] = set()  # cursors that end with the transaction
         self.now: datetime | None = None
@@ -108,8 +109,14 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is one, also one that is aborted."""
+        """Whether there is one, also one that is aborted. SessionClosed after `close`: every read and change asks."""
+        if self._is_closed:
+            raise SessionClosed("the session is closed")
         return self._changes is not None
+
+    def check_session(self) -> None:
+        """SessionClosed."""
+        _ = self.is_open
 
     def begin(self, is_read_only: bool, now: datetime) -> None:
         """Pins the newest epoch. Within a transaction it has no effect, as in PostgreSQL."""
@@ -139,6 +146,11 @@ class Transaction:
                 self._scoped.clear()
                 self._pin.close()
 
+    def close(self) -> None:
+        """The session ends: what is left of the transaction is forgotten, and nothing else begins."""
+        self._is_closed = True
+        self.end()
+
     def abort(self, cause: BaseException) -> None:
         """A statement has failed: the changes are forgotten, and all others are refused until the end. Without a
         transaction it has no effect."""
@@ -152,21 +164,20 @@ class Transaction:
         """TransactionAborted; InvalidStatement for what a transaction does not take; ReadOnlySession for all but reads
         without a worker."""
         if self._worker is None and not isinstance(statement, (*READING, *SUBSCRIBING)):
-            raise ReadOnlySession(re.sub(r"\B(?=[A-Z])", " ", type(statement).__name__).upper())
+            raise ReadOnlySession(kind_of(statement))
         if self._changes is None or isinstance(statement, bound.End):
             return
         self.check_not_aborted()
-        kind = type(statement).__name__
         if isinstance(statement, WRITING):
-            self._check_writes(kind)
+            self._check_writes(statement.table.name)
             if statement.returning is not None:
                 reason = "a transaction evaluates its changes at COMMIT: leave RETURNING out, or COMMIT before it"
-                raise InvalidStatement(kind, reason)
+                raise InvalidStatement(statement.table.name, reason)
         elif isinstance(statement, bound.CopyFrom):
-            self._check_writes(kind)
+            self._check_writes(statement.table.name)
         elif not isinstance(statement, READING):
-            reason = "a transaction takes queries, INSERT, UPDATE and DELETE: COMMIT or ROLLBACK first"
-            raise InvalidStatement(kind, reason)
+            reason = f"a transaction takes queries, INSERT, UPDATE and DELETE, and this is {kind_of(statement)}"
+            raise InvalidStatement("", f"{reason}: COMMIT or ROLLBACK first")
 
     def check_not_aborted(self) -> None:
         """TransactionAborted."""
@@ -176,7 +187,7 @@ class Transaction:
     def reading(self, tables: Iterable[int]) -> Epoch | None:
         """The epoch at which these tables, by id, are read; None without a transaction. InvalidStatement for a table
         that the transaction has written; TransactionAborted."""
-        changes = self._changes
+        changes = self._changes if self.is_open else None
         if changes is None:
             return None
         self.check_not_aborted()
@@ -199,9 +210,9 @@ class Transaction:
             self._changes.add(table, statement)
         return statement.chunk.visible_rows if isinstance(statement, InsertRows) else NOT_KNOWN
 
-    def _check_writes(self, what: str) -> None:
+    def _check_writes(self, table: str) -> None:
         if self._is_read_only:
-            raise InvalidStatement(what, "a read-only transaction changes nothing: ROLLBACK first")
+            raise InvalidStatement(table, "a read-only transaction changes nothing: ROLLBACK first")
 
     # -- cursors ---------------------------------------------------------------------------------------
 
@@ -240,6 +251,11 @@ class Transaction:
         if name not in self._cursors:
             raise NotFound(f"there is no cursor {name!r}", name=name)
         return self._cursors[name]
+
+
+def kind_of(statement: bound.Statement) -> str:
+    """The words of SQL with which it begins."""
+    return re.sub(r"\B(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def _is_insert_after(before: Statement, statement: Statement) -> bool:

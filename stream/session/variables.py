@@ -11,7 +11,9 @@ scans.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -19,14 +21,17 @@ import pyarrow as pa
 
 from relational.chunk.arrow_import import imported
 from relational.errors import BindError, InvalidValue
-from relational.plan.logical import ExternalScan, Scan, nodes
+from relational.plan.descent import transformed
+from relational.plan.logical import ExternalScan, LogicalPlan, Scan, nodes
+from relational.plan.optimizer import optimize
 from relational.relation import Relation
 from relational.result import Result
 from relational.sql.context import VariableRows
 from relational.types import Schema
 from stream.serving import Host
 from stream.session.frames import columns_and_rows
-from stream.session.rows import is_lazy
+from stream.session.queries import has_external_rows
+from stream.session.rows import is_lazy, owned
 
 Names = FrameType | Mapping[str, object] | None
 """Where names are looked up: in a function that is being executed and its module, in a mapping, or nowhere."""
@@ -35,14 +40,26 @@ ABSENT = object()
 
 
 class FrameRows:
-    """A RowSource: the rows of a frame. BindError for columns that no type holds."""
+    """A RowSource: the rows of a frame, which may change until they are read; of those that are given out, and of those
+    that are `kept`, the frame shares no memory. BindError for columns that no type holds."""
 
     def __init__(self, name: str, frame: Any) -> None:
         _, rows = columns_and_rows(frame)
         if rows is None or not rows.num_columns:
             raise BindError("it has no columns")
         self.name, self._rows = f"the variable {name!r}", rows
+        self.is_kept = False
         self.schema = Schema.from_arrow(rows.schema)
+
+    def kept(self, columns: Iterable[int]) -> FrameRows:
+        """The rows that the frame has now, of these columns; others are not to be read."""
+        rows = self._rows
+        for index in columns:
+            chunks = [owned(chunk) for chunk in rows.column(index).chunks]
+            rows = rows.set_column(index, rows.field(index), pa.chunked_array(chunks, rows.field(index).type))
+        found = copy(self)
+        found._rows, found.is_kept = rows, True
+        return found
 
     def read(self, columns: Sequence[int], filters: Sequence[Any] = ()) -> Iterator[pa.RecordBatch]:
         """As RowSource. InvalidValue for a value that its type does not represent."""
@@ -51,11 +68,32 @@ class FrameRows:
             try:
                 arrays = [imported(array, field.data_type, field.name)
                           for array, field in zip(batch.columns, schema, strict=True)]
+                if not self.is_kept:
+                    arrays = list(map(owned, arrays))
             except InvalidValue as error:
                 row = None if error.row is None else first + error.row
                 raise InvalidValue(f"{self.name}: {error.reason}", column_name=error.column_name, row=row) from error
             yield pa.RecordBatch.from_arrays(arrays, list(schema.names))
             first += batch.num_rows
+
+
+def keeping_frames(query: LogicalPlan) -> LogicalPlan:
+    """The query over the rows that its frames have now, whenever it is read: with a copy of the columns it needs."""
+    needed: dict[FrameRows, set[int]] = {}
+    if has_external_rows(query):
+        for node in nodes(optimize(query)):
+            if isinstance(node, ExternalScan) and isinstance(node.source, FrameRows) and not node.source.is_kept:
+                needed.setdefault(node.source, set()).update(node.columns)
+    if not needed:
+        return query
+    kept = {source: source.kept(columns) for source, columns in needed.items()}
+
+    def over_kept(node: LogicalPlan) -> LogicalPlan:
+        if isinstance(node, ExternalScan) and isinstance(node.source, FrameRows) and node.source in kept:
+            return replace(node, source=kept[node.source])
+        return node
+
+    return transformed(query, over_kept)
 
 
 class Variables:

@@ -299,6 +299,95 @@ def test_a_misuse_is_a_bind_error(action, message, session):
         action(session.table("t"))
 
 
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (lambda t: t.order_by(5), "5 is no order: write a name"),
+        (lambda t: t.select(5), "5 is no column: write its name"),
+        (lambda t: t.select({"k": 1}), "is no column"),
+        (lambda t: t.join(5, "k"), "5 is no relation"),
+        (lambda t: t.union(t, "t"), "'t' is no relation"),
+        (lambda t: t.intersect(None), "None is no relation"),
+        (lambda t: t.difference([1]), "is no relation"),
+        (lambda t: t.join(t, col("k") == col("k")), r'col\("k"\) == col\("k"\) is no column to join by: on=\'id\''),
+        (lambda t: t.join(t, 5), "5 is no column to join by"),
+        (lambda t: t.join(t, {"k": 5}), "5 is no column to join by"),
+        (lambda t: t.limit("x"), "'x' is no number of rows"),
+        (lambda t: t.limit(1.5), "1.5 is no number of rows"),
+        (lambda t: t.limit(1, offset=None), "None is no number of rows"),
+        (lambda t: t.head("5"), "'5' is no number of rows"),
+        (lambda t: col("s").is_in("EU"), r"a list of values, \['EU'\], not 'EU'"),
+        (lambda t: col("s").is_in(5), r"a list of values, \[5\], not 5"),
+        *(
+            (lambda t, function=function: function("s"), r"col\('s'\) is the column of this name, lit\('s'\) the text")
+            for function in (
+                f.lower, f.upper, f.length, f.trim, f.abs, f.round, f.floor, f.ceil, f.sqrt,
+                lambda text: f.substring(text, 1), lambda text: f.replace(text, "a", "b"),
+                lambda text: f.extract("year", text), lambda text: f.date_trunc("day", text),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_kind_is_a_bind_error(action, message, session):
+    with pytest.raises(BindError, match=message):
+        action(session.table("t"))
+
+
+def test_columns_can_be_a_list(session):
+    t = session.table("t")
+    assert t.select(["k", "s"]).plan == t.select("k", "s").plan
+    assert t.select("k", ["s", col("n")], x=1).plan == t.select("k", "s", "n", x=1).plan
+    assert t.group_by(["k", "s"]).agg(n=f.count()).plan == t.group_by("k", "s").agg(n=f.count()).plan
+    assert t.order_by(["s", col("k").desc()]).plan == t.order_by("s", col("k").desc()).plan
+
+
+def test_nothing_is_among_no_values(session):
+    t = session.table("t")
+    t.insert([(1, "a", None, None, None), (2, None, None, None, None)])
+    assert t.filter(col("s").is_in([])).rows() == []
+    assert len(t.filter(~col("s").is_in([]))) == 2
+    with pytest.raises(BindError, match="did you mean"):
+        t.filter(col("ss").is_in([]))
+
+
+def test_names_of_values_are_those_of_columns_also_in_tuples(session):
+    t = session.table("t")
+    t.insert([(1, "a", None, None, None)])
+    t.insert(t.select(s=lit("b"), k=col("k") + 1).fetchall())
+    assert t.order_by("k").select("k", "s").fetchall() == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        (col("a") + 1, 'col("a") + 1'),
+        (1 - (col("a") + 1) * 2, '1 - ((col("a") + 1) * 2)'),
+        (-col("a") % lit(2), '(-col("a")) % 2'),
+        (lit(1) + 2, "lit(1) + 2"),
+        ((col("a") == "x") & (col('b "c"') > 2.5) | ~col("c"),
+         '((col("a") == \'x\') & (col("b \\"c\\"") > 2.5)) | (~col("c"))'),
+        (col("a").is_null() & col("b").is_not_null(), 'col("a").is_null() & col("b").is_not_null()'),
+        (col("a").is_in([1, None]), 'col("a").is_in([1, None])'),
+        ((col("a") + 1).between(1, 2), '(col("a") + 1).between(1, 2)'),
+        (col("a").like("x%"), 'col("a").like(\'x%\')'),
+        (col("a").is_distinct_from(1), 'col("a").is_distinct_from(1)'),
+        (lit("2026-01-31", "date").cast("varchar"), 'lit(\'2026-01-31\', "DATE").cast("VARCHAR")'),
+        (f.when(col("a") > 1, "x").when(col("b"), None).default("y"),
+         'when(col("a") > 1, \'x\').when(col("b"), None).default(\'y\')'),
+        (f.upper(f.coalesce(col("a"), "x")), 'upper(coalesce(col("a"), \'x\'))'),
+        (f.sum("a", distinct=True).filter(col("b") > 1) / f.count(),
+         'sum(col("a"), distinct=True).filter(col("b") > 1) / count()'),
+        (f.array_agg("a", order_by=[col("b").desc(), col("c").asc(nulls_first=True)]),
+         'array_agg(col("a"), order_by=[col("b").desc(), col("c").asc(nulls_first=True)])'),
+        (f.grouping("a"), 'grouping(col("a"))'),
+        ((col("a") + 1).alias("b"), '(col("a") + 1).alias("b")'),
+        (lit(None), "lit(None)"),
+    ],
+)  # fmt: skip
+def test_an_expression_is_shown_as_it_is_written(term, text):
+    assert repr(term) == text
+
+
 def test_a_relation_explains_its_plan(session):
     assert (
         session.table("t").filter(col("k") == 1).select("s").explain()

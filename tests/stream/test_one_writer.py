@@ -89,7 +89,7 @@ def test_it_is_taken_over_on_request(url):
 
 
 def test_a_session_of_this_process_is_one_too_and_gives_the_role_back(url):
-    with stream.connect(url), pytest.raises(WriterRunning, match=f"process {os.getpid()}"):
+    with stream.connect(url), pytest.raises(WriterRunning, match=rf"this process \(process {os.getpid()}\)"):
         stream.connect(url)
     abandoned = stream.connect(url)
     abandoned.abandon()

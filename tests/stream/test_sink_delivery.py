@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from hummock.epoch import to_unix_ms
 from stream.connector.sink import SinkTarget
 from stream.connector.sink_log import LogBatch, SinkProgress
 from stream.sink_delivery import FIRST_RETRY_SECONDS, DeliveryStatus, SinkDelivery
@@ -48,7 +49,7 @@ class World:
         self.calls, self.found, self.failures, self.opened, self.closed = [], [], [], 0, 0
         self.may_go_on = threading.Event()
         self.may_go_on.set()
-        self.delivery = SinkDelivery("s", self.progress, self.log, self.open, lambda: 10_000)
+        self.delivery = SinkDelivery("s", self.progress, self.log, self.open, lambda: to_unix_ms(10_000 << 16))
 
     def open(self):
         self.opened += 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import itertools
 import random
 import threading
 import time
@@ -12,7 +15,8 @@ import pytest
 import stream
 from hummock.errors import EpochTooOld, InvalidEpoch
 from relational.errors import CatalogError, NotFound
-from stream.errors import JobFailed, SessionClosed
+from relational.table.storage_table import StorageTable
+from stream.errors import JobFailed, SessionClosed, StreamError
 from tests.support.drivers.seeds import amount, run_seed
 
 NEVER_MS = 3_600_000
@@ -179,6 +183,189 @@ def test_async_for(db, follower):
     timer.start()
     assert {row[0] for row in asyncio.run(follow()).rows} == {1, 2, 3}
     timer.join()
+
+
+def insert(db, follower, number):
+    db.sql(f"INSERT INTO t VALUES ({number}, 1, 'a'); FLUSH")
+    follower.wait_epoch(db.committed_epoch)
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def ended(*tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run_within(main, seconds=60):
+    """The result of `asyncio.run(main())`, which must return by then."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(asyncio.run(main())), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "asyncio.run waits for a thread of a follower that was cancelled"
+    return results[0]
+
+
+async def ids_of(feed, found):
+    async for batch in feed:
+        found += batch["id"].to_pylist()
+
+
+def test_a_program_ends_while_a_follower_that_it_cancelled_was_waiting(follower):
+    async def main():
+        task = asyncio.create_task(ids_of(follower.changes("t"), []))
+        await asyncio.sleep(0.1)
+        await ended(task)
+        return True
+
+    assert run_within(main)
+
+
+def test_followers_that_wait_hold_no_thread(db, follower):
+    """Neither live nor cancelled ones: each of many hears of a change, and the pool of the loop does other work."""
+    insert(db, follower, 1)
+
+    async def main():
+        gone, live = [], []
+        for _ in range(40):
+            found = []
+            gone.append(asyncio.create_task(ids_of(follower.changes("t"), found)))
+            await until(lambda found=found: found == [1])
+        await ended(*gone)
+        founds = [[] for _ in range(40)]
+        for found in founds:
+            live.append(asyncio.create_task(ids_of(follower.changes("t"), found)))
+        await until(lambda: founds == [[1]] * 40)
+        await asyncio.to_thread(insert, db, follower, 2)
+        await until(lambda: founds == [[1, 2]] * 40)
+        async with asyncio.timeout(60):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+        await ended(*live)
+        return True
+
+    assert run_within(main, 120)
+
+
+def test_a_read_that_was_cancelled_loses_no_batch(db, follower, monkeypatch):
+    insert(db, follower, 1)
+    begun, goes_on = threading.Event(), threading.Event()
+    scan = StorageTable.scan
+
+    def slow(*arguments, **named):
+        for chunk in scan(*arguments, **named):
+            begun.set()
+            assert goes_on.wait(60)
+            yield chunk
+
+    monkeypatch.setattr(StorageTable, "scan", slow)
+
+    async def main():
+        feed = follower.changes("t")
+        task = asyncio.create_task(anext(aiter(feed)))
+        await until(begun.is_set)
+        await ended(task)
+        assert task.cancelled()
+        again = asyncio.create_task(anext(aiter(feed)))
+        await asyncio.sleep(0.01)
+        goes_on.set()
+        async with asyncio.timeout(60):
+            assert (await again)["id"].to_pylist() == [1]
+        await asyncio.to_thread(insert, db, follower, 2)
+        assert feed.read(60)["id"].to_pylist() == [2]
+        return True
+
+    assert run_within(main)
+
+
+def test_a_wait_with_a_time_limit_goes_on_afterwards(db, follower):
+    async def main():
+        batches = aiter(follower.changes("t"))
+        found = []
+        for number in range(4):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(batches), 0.02)
+            insert(db, follower, number)
+            async with asyncio.timeout(60):
+                found += (await anext(batches))["id"].to_pylist()
+        return found
+
+    assert run_within(main) == [0, 1, 2, 3]
+
+
+def test_the_end_of_the_session_ends_followers(url):
+    async def main(session):
+        found = []
+        task = asyncio.create_task(ids_of(session.changes("t"), found))
+        await until(lambda: found == [1])
+        session.close()
+        async with asyncio.timeout(60):
+            await task
+        return found
+
+    with stream.connect(url, create=True) as session:
+        session.sql("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1); FLUSH")
+        assert run_within(lambda: main(session)) == [1]
+
+
+def test_what_fails_within_a_step_leaves_nothing_out(db, follower, monkeypatch):
+    insert(db, follower, 1)
+
+    def failing(*arguments, **named):
+        raise MemoryError
+        yield
+
+    monkeypatch.setattr(StorageTable, "scan", failing)
+    with follower.changes("t") as feed:
+        with pytest.raises(MemoryError):
+            feed.read(0)
+        monkeypatch.undo()
+        with pytest.raises(StreamError, match="begin another one"):
+            feed.read(0)
+
+
+def follow_by_for(session):
+    for _ in session.changes("t"):
+        break
+
+
+def follow_by_async_for(session):
+    async def main():
+        async for _ in session.changes("t"):
+            return
+
+    asyncio.run(main())
+
+
+def follow_and_fail(session):
+    with contextlib.suppress(ZeroDivisionError):
+        for batch in session.changes("t"):
+            batch["id"][0].as_py() / 0
+
+
+@pytest.mark.parametrize("follow", [follow_by_for, follow_by_async_for, follow_and_fail])
+def test_a_feed_that_nobody_has_is_closed(db, follow):
+    """Its epoch is read no longer, and no commit wakes it."""
+    for number in range(3):
+        db.sql(f"INSERT INTO t VALUES ({number}, 1, 'a'); FLUSH")
+    subscribers = len(db._playground.manager.notifications._subscriptions)
+    epoch = db.committed_epoch
+    follow(db)
+    gc.collect()
+    assert not db._playground.feeds
+    limit = time.monotonic() + 60
+    with pytest.raises(EpochTooOld):
+        for number in itertools.count(10):
+            db.at(epoch).close()
+            assert time.monotonic() < limit
+            db.sql(f"INSERT INTO t VALUES ({number}, 1, 'a'); FLUSH")
+            time.sleep(0.05)
+    assert len(db._playground.manager.notifications._subscriptions) == subscribers
 
 
 def test_nothing_is_read_where_nothing_changed(db):

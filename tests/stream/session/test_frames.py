@@ -268,3 +268,11 @@ def test_a_table_of_a_frame_and_a_batch_have_the_rows_it_had(db):
     db.ingest(frame, "t", writer="w", batch_id=0, checkpoint="c")
     values += 4
     assert sorted(row[0] for row in table) == list(range(8))
+
+
+def test_python_objects_of_polars_are_no_bytes_to_insert():
+    with stream.connect("memory://") as db:
+        table = db.create_table("t", {"a": "bytea"})
+        with pytest.raises(InvalidStatement, match="column 'a' has Python objects"):
+            table.insert(pl.DataFrame({"a": [object()]}))
+        assert table.rows() == []

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -9,10 +10,18 @@ import sys
 import pytest
 
 import stream
+from hummock.errors import InvalidEpoch, InvalidOption, WriterRunning
 from relational.errors import BindError, ParseError
 from stream import col
 from stream import functions as f
-from stream.errors import DuplicateKey, InvalidStatement, ReadOnlySession
+from stream.errors import (
+    BackfillRefused,
+    BulkLoadRefused,
+    DuplicateKey,
+    InvalidStatement,
+    ReadOnlySession,
+    SessionClosed,
+)
 
 
 @pytest.fixture
@@ -75,6 +84,106 @@ def test_a_duplicate_key_says_how_a_table_takes_it(db):
 def test_execute_refuses_a_query_by_name(db):
     with pytest.raises(InvalidStatement, match=r"^execute\(\) runs other statements; query\(\)"):
         db.execute("SELECT 1 AS a")
+
+
+@pytest.mark.parametrize("use, said", [
+    (lambda db: db.query("INSERT INTO t VALUES (9, 'EU', 0)"),
+     r"^query\(\) answers queries, and this is INSERT: execute\(\)"),
+    (lambda db: db.query("CREATE TABLE u (a INT)"), "and this is CREATE TABLE"),
+    (lambda db: db.executemany("SELECT ?", [(1,)]), r"^executemany\(\) takes .* and this is SELECT"),
+    (lambda db: db.executemany("DELETE FROM t WHERE id = ? RETURNING id", [(1,)]),
+     r"^executemany\(\) gives the number"),
+])  # fmt: skip
+def test_a_call_refuses_a_statement_of_another_kind_by_name(db, use, said):
+    with pytest.raises(InvalidStatement, match=said):
+        use(db)
+    assert len(db.table("t")) == 3
+
+
+def test_what_a_transaction_does_not_take_is_named(db):
+    with db.transaction(), pytest.raises(InvalidStatement, match=r"^a transaction is open already"), db.transaction():
+        pass
+    db.sql("BEGIN")
+    with pytest.raises(InvalidStatement, match=r"^a transaction takes .*, and this is CREATE VIEW: COMMIT or ROLLBACK"):
+        db.sql("CREATE VIEW u AS SELECT 1 AS a")
+    db.sql("ROLLBACK; BEGIN READ ONLY")
+    with pytest.raises(InvalidStatement, match=r"^table 't': a read-only transaction"):
+        db.execute("DELETE FROM t")
+    db.sql("ROLLBACK")
+
+
+@pytest.mark.parametrize("epoch", [5, "yesterday", 1.5])
+def test_a_number_that_no_commit_has_is_no_epoch(db, epoch):
+    for use in (db.at, lambda epoch: db.changes("t", epoch)):
+        with pytest.raises(InvalidEpoch, match=f"{epoch}: is none that a commit has made: take one from flush"):
+            use(epoch)
+
+
+@pytest.mark.parametrize("url, meant", [("memory", r"'\./memory'"), ("", r"'\.' is the working directory"),
+                                        ("file", r"'\./file'")])
+def test_what_is_no_store_says_what_is(url, meant):
+    with pytest.raises(InvalidOption, match=f"a directory by its path, memory://, .*{meant}"):
+        stream.connect(url, create=True)
+
+
+def test_a_session_that_this_process_has_is_to_be_closed(tmp_path):
+    said = rf"this process \(process {os.getpid()}\) has .* close\(\) the other one"
+    with stream.connect(tmp_path / "shop", create=True), pytest.raises(WriterRunning, match=said):
+        stream.connect(tmp_path / "shop", create=True)
+
+
+@pytest.mark.parametrize("use", [
+    lambda db, t: t.rows(), lambda db, t: t.get(1), lambda db, t: len(t), lambda db, t: t.filter(col("id") > 1).rows(),
+    lambda db, t: t.insert([(9, "EU", 0.0)]), lambda db, t: t.update({"amount": 0.0}), lambda db, t: t.delete(id=1),
+    lambda db, t: t.changes(), lambda db, t: db.query("SELECT 1"), lambda db, t: db.execute("DELETE FROM t"),
+    lambda db, t: db.executemany("DELETE FROM t WHERE id = ?", [(1,)]), lambda db, t: db.table("t"),
+])  # fmt: skip
+@pytest.mark.parametrize("end", [stream.Session.close, stream.Session.abandon])
+def test_all_calls_after_the_end_say_so(db, use, end):
+    t = db.table("t")
+    end(db)
+    with pytest.raises(SessionClosed, match=r"^the session is closed$"):
+        use(db, t)
+
+
+CREATE = [lambda db, connector: db.create_source("s", {"a": "int"}, connector=connector),
+          lambda db, connector: db.create_table("s", {"a": "int"}, connector=connector),
+          lambda db, connector: db.create_sink("s", db.table("t"), connector=connector)]
+
+
+@pytest.mark.parametrize("create", CREATE, ids=["source", "table", "sink"])
+def test_a_connector_is_given_with_its_options(db, create):
+    for given, shown in (("datagen", "{'connector': 'datagen', …}, not 'datagen'"), (5, "not 5")):
+        with pytest.raises(BindError, match=f"connector is the mapping of its options, .*{shown}"):
+            create(db, given)
+
+
+def test_options_of_a_connector_may_be_numbers(db):
+    db.create_source("s", {"id": "bigint"}, connector={"connector": "datagen", "rows": 10})
+    assert db.names() == ("s", "t")
+
+
+def test_options_have_the_words_of_sql(db):
+    t = db.create_table("kept", {"a": "int", "b": "int"}, primary_key="a", on_conflict="IGNORE")
+    assert t.insert([(1, 1)]) == 1 and t.insert([(1, 2)]) == 0
+    with pytest.raises(BindError, match="on_conflict is error, overwrite or ignore, not 'replace'"):
+        db.create_table("u", {"a": "int"}, primary_key="a", on_conflict="replace")
+    for word in ("stream", "STREAM"):
+        assert len(db.create_materialized_view(word, db.table("t"), backfill=word)) == 3
+    with pytest.raises(BackfillRefused, match="no option spark_master"):
+        db.create_materialized_view("v", db.table("t"), backfill="spark")
+    with pytest.raises(InvalidOption, match=r'backfill is .*: must be a Spark session .*, "stream", "spark" or'):
+        db.create_materialized_view("v", db.table("t"), backfill=[1])
+    with pytest.raises(InvalidOption, match=r"engine is 'spark': must be a Spark session \(SparkSession\.builder"):
+        stream.connect("memory://", engine="spark")
+
+
+def test_what_is_no_frame_of_spark_is_not_loaded(tmp_path):
+    with stream.connect(tmp_path / "store", create=True) as db:
+        db.create_table("t", {"id": "int"}, primary_key="id")
+        for mode, key in (("append", None), ("overwrite", None), ("create", "id")):
+            with pytest.raises(BulkLoadRefused, match=r"a DataFrame of Spark, not a list: table\(name\)\.insert"):
+                db.bulk_load([(9,)], "t" if key is None else "u", mode=mode, primary_key=key)
 
 
 def test_a_reader_names_the_statement_that_it_refuses(tmp_path):

@@ -98,7 +98,8 @@ def test_nothing_is_read_after_the_end(db):
     found = (db.sql("SELECT * FROM t WHERE id = ?", (1,)), db.sql("SELECT * FROM t"), db.table("t"))
     db.close()
     for each in found:
-        assert re.fullmatch(r"(Relation|Table t)\(id BIGINT, v VARCHAR\)\nStoreClosed: the store is closed", repr(each))
+        said = r"(Relation|Table t)\(id BIGINT, v VARCHAR\)\nSessionClosed: the session is closed"
+        assert re.fullmatch(said, repr(each))
         assert each._repr_html_() == f"<pre>{each!r}</pre>"
 
 
