@@ -107,10 +107,14 @@ def test_control_c_ends_a_statement_and_not_the_shell(shop, tmp_path):
                 return
             os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=press).start()
     shell = InteractiveShell(console.shell, HistoryFile(tmp_path / "history"))
-    shell.execute(forever)
-    is_over.set()
+    user = threading.Thread(target=press)
+    user.start()
+    try:
+        shell.execute(forever)
+    finally:
+        is_over.set()
+        user.join()
     shell.execute("SELECT 1 AS a;")
     assert (console.out.getvalue(), console.errors.getvalue()) == ("a\n1\n", "\ninterrupted\n")
 
