@@ -7,7 +7,6 @@ import itertools
 import os
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 
 import duckdb
 import pytest
@@ -70,7 +69,7 @@ def bound(text, session):
 
 def test_a_query_agrees_with_duckdb(session):
     duck = Duck(session)
-    maker, counted = QueryMaker(run_seed(), has_joins=True), {Union: 0, Share: 0, Join: 0}
+    maker, counted, large = QueryMaker(run_seed(), has_joins=True), {Union: 0, Share: 0, Join: 0}, 0
     tables = {
         session.catalog.resolve(ObjectName.parse(name)).id: interpreted(session, name) for name in TABLES
     }
@@ -78,23 +77,26 @@ def test_a_query_agrees_with_duckdb(session):
         text = maker.query()
         try:
             plan = bound(text, session)
+            interpreted_rows = visible(plan, interpret(plan, tables))
             ours = rows_of(run_query(plan, session.store, session.epoch))
             theirs = duck.rows(text)
             is_ordered = " ORDER BY " in text.rpartition(")")[2]
             if theirs is not None:
                 assert_same_rows(ours, theirs, ordered=is_ordered)
             if not is_ordered:
-                with suppress(TooManyPairs):
-                    assert_same_rows(ours, visible(plan, interpret(plan, tables)), ordered=False)
+                assert_same_rows(ours, interpreted_rows, ordered=False)
             for node in nodes(optimize(plan)):
                 check_properties(node, session)
             stored = plan_from_text(plan_to_text(optimize(plan, PLAIN_VIEW_RULES)), session.catalog.get)
             assert_same_rows(rows_of(run_query(stored, session.store, session.epoch)), ours, ordered=is_ordered)
+        except TooManyPairs:
+            large += 1  # some have so many rows that no engine ends in minutes
         except Exception as error:
             raise AssertionError(f"seed {run_seed()}, query {number}: {text}") from error
         for kind in counted:
             counted[kind] += any(isinstance(node, kind) for node in nodes(plan))
     assert min(counted.values()) > QUERIES // 10, counted
+    assert large <= QUERIES // 2
     assert duck.failures <= QUERIES // 20
 
 
