@@ -14,7 +14,7 @@ import pyarrow as pa
 from relational.agg import AggGroups, AggSpec
 from relational.agg.collected import GATHERING, MOST_BYTES, MOST_ROWS, CollectedCall, collected, kept_sizes
 from relational.agg.spec import PAIR
-from relational.batch.partitions import LEVELS, partitioned
+from relational.batch.partitions import LEVELS, level_below, partitioned
 from relational.batch.plan import BatchHashAgg
 from relational.batch.query_memory import QueryMemory
 from relational.chunk import Column, DataChunk
@@ -52,7 +52,7 @@ def aggregated(
     del aggregation
     user.fits(0)
     files = partitioned(read(), plan.input.schema.types, plan.group_by, memory, level)
-    level = level + 1 if sum(file.rows > 0 for file in files) > 1 else LEVELS
+    level = level_below(level, files)
     while files:
         yield from aggregated(plan, files.pop().__iter__, memory, level)
 

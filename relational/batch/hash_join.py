@@ -22,7 +22,7 @@ from itertools import chain
 import numpy as np
 
 from relational.batch.keyed_rows import KeyedRows, Keys
-from relational.batch.partitions import LEVELS, partitioned
+from relational.batch.partitions import LEVELS, level_below, partitioned
 from relational.batch.plan import BatchHashJoin
 from relational.batch.query_memory import HeldRows, QueryMemory
 from relational.chunk import Column, DataChunk, mask_of
@@ -58,14 +58,13 @@ class HashJoin:
     def rows(self, left: Chunks, right: Chunks, lookup: Lookup | None = None) -> Chunks:
         """The pairs, and the rows without a partner, or the left rows, that the kind says. `lookup`: of right rows.
         QueryTooLarge, SpillFailed."""
-        ahead: list[DataChunk] = []
         if lookup is not None:
-            ahead, is_all = _pulled(left, LOOKUP_ROWS)
-            if is_all:
-                found = lookup(DataChunk.concat(ahead)) if ahead else iter(())
-                yield from self._with_kept_right(ahead, _dense(found))
+            ahead = self._held()
+            if _pull(left, ahead, LOOKUP_ROWS):
+                found = lookup(DataChunk.concat(ahead.chunks)) if ahead.chunks else iter(())
+                yield from self._with_kept_right(ahead.chunks, _dense(found))
                 return
-        left = chain(ahead, left)
+            left = chain(ahead.drain(), left)
         if self._kind.keeps_right:
             yield from self._with_kept_right(left, _dense(right))
         else:
@@ -106,9 +105,8 @@ class HashJoin:
             return
         right_files = partitioned(right, plan.right.schema.types, self._right_keys, memory, level)
         left_files = partitioned(left, plan.left.schema.types, self._left_keys, memory, level)
-        is_split = sum(file.rows > 0 for file in (*left_files, *right_files)) > 2
+        join = HashJoin(plan, memory, level_below(level, left_files, right_files))
         while left_files:
-            join = HashJoin(plan, memory, level + 1 if is_split else LEVELS)
             yield from join.rows(iter(left_files.pop()), iter(right_files.pop()))
 
     def _within_memory(self, left: Iterable[DataChunk], right: Iterable[DataChunk]) -> Chunks:
@@ -212,18 +210,6 @@ class HashJoin:
 def _dense(chunks: Iterable[DataChunk]) -> Chunks:
     """The chunks with visible rows, compacted."""
     return (chunk.compact() for chunk in chunks if chunk.visible_rows)
-
-
-def _pulled(chunks: Chunks, most: int) -> tuple[list[DataChunk], bool]:
-    """Compacted chunks until they have more than `most` rows; and whether these are all."""
-    found: list[DataChunk] = []
-    rows = 0
-    for chunk in _dense(chunks):
-        found.append(chunk)
-        rows += chunk.capacity
-        if rows > most:
-            return found, False
-    return found, True
 
 
 def _pull(chunks: Chunks, held: HeldRows, most: int) -> bool:

@@ -39,6 +39,12 @@ def partitioned(
     return files
 
 
+def level_below(level: int, *parts: Sequence[SpillFile]) -> int:
+    """How often the rows of a file count as partitioned, of each of `parts` those at `level`: LEVELS, so that nobody
+    tries again, if all rows came into one file."""
+    return level + 1 if any(sum(file.rows > 0 for file in files) > 1 for files in parts) else LEVELS
+
+
 def _numbers(rows: DataChunk, columns: Sequence[int], level: int) -> np.ndarray:
     """uint16[rows]: the number of the file of each row."""
     hashes = vnodes_of([rows.columns[column] for column in columns], MAX_VNODE_COUNT, rows=rows.capacity)

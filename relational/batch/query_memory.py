@@ -25,8 +25,6 @@ COLUMN_BYTES = 1 << 30
 """Of one column of texts, lists or the like, whose offsets are 32 bits wide."""
 MOST_ROWS = 1 << 30
 _OF_ANY_SIZE = (TypeKind.VARCHAR, TypeKind.BYTEA, TypeKind.JSONB, TypeKind.STRUCT, TypeKind.LIST)
-
-
 COUNTED = ("query_spilled_bytes",)  # monotonic fields
 
 

@@ -30,6 +30,8 @@ COPIES = 4
 """What sorting takes: the rows as they came, together, in order, and their keys."""
 ROW_BYTES = 40
 PIECE_ROWS = 65_536
+Sorted = tuple[DataChunk, pa.Array]
+"""Rows in order, and their keys."""
 
 
 class SortedRuns:
@@ -81,10 +83,6 @@ class SortedRuns:
             for first in range(0, whole.capacity, size):
                 run.append(whole.slice(first, min(size, whole.capacity - first)))
         return run
-
-
-Sorted = tuple[DataChunk, pa.Array]
-"""Rows in order, and their keys."""
 
 
 class _Run:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from relational.batch.partitions import LEVELS, partitioned
+from relational.batch.partitions import LEVELS, level_below, partitioned
 from relational.batch.plan import BatchOverWindow
 from relational.batch.query_memory import HeldRows, QueryMemory
 from relational.chunk import DataChunk
@@ -42,7 +42,7 @@ def _divided(
     plan: BatchOverWindow, chunks: Iterable[DataChunk], memory: QueryMemory, level: int
 ) -> Iterator[DataChunk]:
     files = partitioned(chunks, plan.input.schema.types, plan.groups, memory, level)
-    level = level + 1 if sum(file.rows > 0 for file in files) > 1 else LEVELS
+    level = level_below(level, files)
     while files:
         yield from windows_of(plan, iter(files.pop()), memory, level)
 

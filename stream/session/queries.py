@@ -340,15 +340,22 @@ class SessionQueries:
     def _rows_to_insert(
         self, table: TableCatalog, planned: PlannedQuery, values: Sequence[Literal]
     ) -> DataChunk | None:
-        """InvalidStatement if they are too many."""
+        chunks = self._counted_rows(table, planned, "INSERT", values)
+        return DataChunk.concat(chunks) if chunks else None
+
+    def _counted_rows(
+        self, table: TableCatalog, planned: PlannedQuery, statement: str, values: Sequence[Literal] = ()
+    ) -> list[DataChunk]:
+        """The committed rows of a query for a `statement` that changes `table`. InvalidStatement if they are too many.
+        """
         self._check_fresh(planned)
-        chunks, rows = [], 0
+        chunks, rows = list[DataChunk](), 0
         with self._pinned(planned) as (pinned, epoch):
             for chunk in pinned.query.chunks(values, epoch):
                 chunks.append(chunk)
                 rows += chunk.capacity
-                self._check_count(table, rows)
-        return DataChunk.concat(chunks) if chunks else None
+                self._check_count(table, rows, statement)
+        return chunks
 
     def returned_by_insert(
         self,
@@ -386,13 +393,7 @@ class SessionQueries:
     def first_rows(self, table: TableCatalog, query: LogicalPlan) -> StreamChunk | None:
         """The committed rows of `query` as the first ones of a new table, None if there are none. EvaluationError;
         DuplicateKey or InvalidStatement if the table cannot hold them."""
-        planned = self._planned_now(query)
-        self._check_fresh(planned)
-        chunks: list[DataChunk] = []
-        with self._pinned(planned) as (pinned, epoch):
-            for chunk in pinned.query.chunks((), epoch):
-                chunks.append(chunk)
-                self._check_count(table, sum(each.capacity for each in chunks))
+        chunks = self._counted_rows(table, self._planned_now(query), "INSERT")
         if not chunks:
             return None
         return self.checked_first_rows(table, DataChunk.concat(chunks))
@@ -459,14 +460,8 @@ class SessionQueries:
 
     def keys_of(self, table: TableCatalog, query: LogicalPlan) -> DataChunk:
         """The committed rows of `query`, primary keys of `table`. InvalidStatement if they are too many."""
-        planned = self._planned_now(query)
-        self._check_fresh(planned)
-        chunks = [DataChunk.from_rows(query.schema, [])]
-        with self._pinned(planned) as (pinned, epoch):
-            for chunk in pinned.query.chunks((), epoch):
-                chunks.append(chunk)
-                self._check_count(table, sum(each.capacity for each in chunks), "UPDATE or DELETE with a subquery")
-        return DataChunk.concat(chunks)
+        chunks = self._counted_rows(table, self._planned_now(query), "UPDATE or DELETE with a subquery")
+        return DataChunk.concat([DataChunk.from_rows(query.schema, []), *chunks])
 
     def change_many(self, table: TableCatalog, changes: Sequence[Change]) -> int:
         """Rows affected by updates and deletes, in this order, each of which is sent before the results of those before
