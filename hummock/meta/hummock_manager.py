@@ -445,6 +445,6 @@ class HummockManager:
     def compaction_debt(self) -> int:
         """Number of tasks that are running, requested or needed by the newest version, which every subscriber has then.
 
-        0: nothing is left to compact, but for what `damage_in` tells of.
+        0: nothing is left to compact, but for what `damage_in` returns.
         """
         return self._compaction.debt()

@@ -253,7 +253,7 @@ def _said(pattern: re.Pattern[bytes], body: bytes) -> str:
 
 def _seconds_left(credentials: Any) -> float:
     """How long a signature may be reused so that the credentials do not expire meanwhile, at least half of that time:
-    botocore only tells whether they expire within a given one.
+    botocore only says whether they expire within a given one.
     """
     seconds = REUSED_SECONDS
     while seconds and hasattr(credentials, "refresh_needed") and credentials.refresh_needed(seconds):

@@ -4,6 +4,8 @@ unsupported types.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 
@@ -85,18 +87,20 @@ def plain_kind(arrow: pa.DataType) -> str | None:
     return _KIND_OF_ARROW.get(arrow)
 
 
-def with_texts(arrow: pa.DataType) -> pa.DataType:
-    """The type with texts for values that are all NULL, at any level."""
-    if pa.types.is_null(arrow):
+def with_texts(
+    arrow: pa.DataType, is_text: Callable[[pa.DataType], bool] = pa.types.is_null
+) -> pa.DataType:
+    """The type with texts for what `is_text` is true of, at any level; by default for values that are all NULL."""
+    if is_text(arrow):
         return pa.utf8()
     if pa.types.is_list(arrow):
-        return pa.list_(with_texts(arrow.value_type))
+        return pa.list_(with_texts(arrow.value_type, is_text))
     if pa.types.is_large_list(arrow):
-        return pa.large_list(with_texts(arrow.value_type))
+        return pa.large_list(with_texts(arrow.value_type, is_text))
     if pa.types.is_fixed_size_list(arrow):
-        return pa.list_(with_texts(arrow.value_type), arrow.list_size)
+        return pa.list_(with_texts(arrow.value_type, is_text), arrow.list_size)
     if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(with_texts(field.type)) for field in arrow])
+        return pa.struct([field.with_type(with_texts(field.type, is_text)) for field in arrow])
     return arrow
 
 

@@ -27,7 +27,6 @@ from stream.connector.text_types import (
     number_type,
     with_long_numbers,
     with_moments,
-    with_moments_as_texts,
 )
 from stream.errors import ConnectorError
 
@@ -140,7 +139,7 @@ def _of_json(sample: pa.Buffer, types: Mapping[str, DataType]) -> pa.Schema:
     found = {field.name: field.type for field in rows.schema}
     if len(found) < rows.num_columns:
         return rows.schema
-    texts = {name: with_moments_as_texts(arrow) for name, arrow in found.items() if name not in types}
+    texts = {name: with_texts(arrow, pa.types.is_timestamp) for name, arrow in found.items() if name not in types}
     if read_again := {name: arrow for name, arrow in texts.items() if arrow != found[name]}:
         rows = table(known | read_again)
     for name in texts:

@@ -95,17 +95,6 @@ def with_long_numbers(arrow: pa.DataType, values: Sequence[Any]) -> pa.DataType:
     return arrow
 
 
-def with_moments_as_texts(arrow: pa.DataType) -> pa.DataType:
-    """The type with texts for the moments in it."""
-    if pa.types.is_timestamp(arrow):
-        return pa.utf8()
-    if pa.types.is_list(arrow):
-        return pa.list_(with_moments_as_texts(arrow.value_type))
-    if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(with_moments_as_texts(field.type)) for field in arrow])
-    return arrow
-
-
 def with_moments(array: pa.Array) -> pa.DataType:
     """The type of the array, whose moments are texts, with TIMESTAMPTZ for texts that are all moments with a zone, at
     any level, and TIMESTAMP for moments without one."""

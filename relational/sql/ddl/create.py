@@ -57,7 +57,7 @@ from relational.sql.tree import parse
 from relational.types.ordering import OrderType, SortKey
 
 Create: TypeAlias = Callable[[TokenReader, BindContext, bool, str], Statement]
-"""Binds what follows IF NOT EXISTS, which stands there or not, of the statement with this text."""
+"""Binds what follows IF NOT EXISTS, if it is there, of the statement with this text."""
 
 
 def bind_create(piece: Piece, context: BindContext) -> Statement:
